@@ -1,0 +1,250 @@
+"""Comparing what an implementation computed with what the oracle wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from tirbench.check import patterns
+from tirbench.check.measure import Distance, Scale, Tolerance, distance, kept, scale, wide
+from tirbench.check.regions import Region, region
+from tirbench.check.rule import CheckError, Rule, default_rtol
+from tirbench.check.text import number, place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOT_WORSE_SLACK: Final = 1.1  # two orders of summation of one formula differ by some per cent in error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Whether an output is right.
+
+    Args:
+        passed: every condition of the rule holds.
+        worst: how much of what is tolerated was used by the tightest condition; 1.0 is the limit.
+        message: one line; the first condition that failed with position and values, and what the
+            difference looks like where that tells something.
+    """
+
+    passed: bool
+    worst: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    """One condition: how much of what it tolerates was used, and in words what was found."""
+
+    share: float
+    text: str
+
+
+def compare(
+    got: torch.Tensor,
+    want: torch.Tensor,
+    rule: Rule,
+    *,
+    region_tensor: torch.Tensor | None = None,
+    initial: torch.Tensor | None = None,
+    reference: torch.Tensor | None = None,
+) -> Comparison:
+    """Compare an output with the oracle's.
+
+    Args:
+        got: the output; its dtype decides the default tolerance.
+        want: the oracle's, of the same shape, mostly in float64.
+        rule: what must hold.
+        region_tensor: contents of the tensor that `rule.region` names.
+        initial: contents of an inout tensor before the call. Outside of the region they must be there
+            still.
+        reference: the output of `rule.not_worse_than`; `None` where it is not available, and the
+            condition is left out.
+
+    Raises:
+        CheckError: `want` has NaN or infinities that the rule does not allow, or the region does not
+            fit.
+    """
+    if got.shape != want.shape:
+        text = f"{rule.tensor}: got shape {list(got.shape)}, want {list(want.shape)}"
+        return Comparison(passed=False, worst=inf, message=text)
+    chosen = region(rule, region_tensor, got.shape, got.device)
+    wanted = _checked_scale(want, rule, chosen)
+    tolerance, limit = _tolerance(rule, got.dtype, wanted)
+    apart = distance(got, want, tolerance, chosen)
+    findings = list(_findings(got, want, rule, apart, limit))
+    if reference is not None and rule.not_worse_than is not None:
+        findings.append(_against(reference, want, rule, apart, tolerance, chosen))
+    pattern = None
+    if any(one.share > 1 for one in findings):
+        pattern = patterns.telling(got, want, initial, chosen, apart)
+    if initial is not None and chosen is not None:
+        findings.append(_outside(got, initial, rule, chosen))
+    return _judged(rule, findings, pattern)
+
+
+def zeros_pass(
+    want: torch.Tensor,
+    rule: Rule,
+    *,
+    dtype: torch.dtype,
+    region_tensor: torch.Tensor | None = None,
+    initial: torch.Tensor | None = None,
+) -> bool:
+    """Whether the check would take zeros for right though the oracle wants something else.
+
+    Args:
+        want: the oracle's output.
+        rule: what must hold of an output.
+        dtype: of the output.
+        region_tensor: contents of the tensor that `rule.region` names.
+        initial: contents of an inout tensor before the call.
+
+    Raises:
+        CheckError: as `compare`, and if no element is compared at all.
+    """
+    chosen = region(rule, region_tensor, want.shape, want.device)
+    wanted = _checked_scale(want, rule, chosen)
+    if not wanted.count and want.numel() and initial is None:
+        raise CheckError(f"{rule.tensor}: {rule.region} selects no element, so nothing is checked")
+    if not wanted.nonzero:
+        return False
+    zeros = torch.zeros((), dtype=dtype, device=want.device).expand(want.shape)
+    return compare(zeros, want, rule, region_tensor=region_tensor).passed
+
+
+def _checked_scale(want: torch.Tensor, rule: Rule, chosen: Region | None) -> Scale:
+    """What is wanted is like; NaN would match anything, an infinite rms tolerate anything."""
+    wanted = scale(want, chosen)
+    if wanted.not_finite and not rule.allow_nan:
+        at = place(wanted.first_not_finite, want.shape)
+        raise CheckError(
+            f"{rule.tensor}: the oracle wants {wanted.not_finite} value(s) that are not finite, the "
+            f"first {number(want[tuple(at)])} at {at}; allow_nan says that this is meant"
+        )
+    return wanted
+
+
+def _tolerance(rule: Rule, dtype: torch.dtype, wanted: Scale) -> tuple[Tolerance, str]:
+    """What an element may be off by, and the same in words."""
+    if not rule.elementwise:
+        return Tolerance(rtol=0.0, floor=0.0), "nothing"
+    rtol = default_rtol(dtype) if rule.rtol is None else rule.rtol
+    if rule.atol is not None:
+        relative = f" + rtol {rtol:g} · |want|" if rtol else ""
+        return Tolerance(rtol=rtol, floor=rule.atol), f"atol {rule.atol:g}{relative}"
+    if not rtol:
+        return Tolerance(rtol=0.0, floor=0.0), "nothing"
+    text = f"rtol {rtol:g} · (|want| + rms {wanted.rms:.3g})"
+    return Tolerance(rtol=rtol, floor=rtol * wanted.rms), text
+
+
+def _findings(
+    got: torch.Tensor, want: torch.Tensor, rule: Rule, apart: Distance, limit: str
+) -> Iterator[_Finding]:
+    """The conditions on the elements and on the whole."""
+    if rule.exact:
+        strict = (
+            distance(got, want, Tolerance(rtol=0.0, floor=0.0), None)
+            if rule.elementwise and limit != "nothing"
+            else apart
+        )
+        yield _elements(got, want, strict, "nothing", None)
+    if rule.elementwise:
+        yield _elements(got, want, apart, limit, rule.matched)
+    if rule.relative_l2 is not None:
+        error = apart.relative_l2
+        yield _Finding(
+            share=_ratio(error, rule.relative_l2),
+            text=f"relative L2 error {error:.3g}, allowed {rule.relative_l2:g}",
+        )
+    if rule.cosine is not None:
+        yield _Finding(
+            share=_ratio(1 - apart.cosine, 1 - rule.cosine),
+            text=f"cosine {apart.cosine:.6g}, wanted at least {rule.cosine:g}",
+        )
+
+
+def _elements(
+    got: torch.Tensor, want: torch.Tensor, apart: Distance, limit: str, matched: float | None
+) -> _Finding:
+    """The condition on each element, or on the share of them that meets it."""
+    share = apart.worst
+    if matched is not None and matched < 1:
+        share = apart.wrong / apart.count / (1 - matched) if apart.count else 0.0
+    if not apart.wrong:
+        return _Finding(share=share, text=f"{apart.count} elements within {limit}")
+    at = place(apart.worst_at, got.shape)
+    verb = "differ" if limit == "nothing" else f"off by more than {limit}"
+    times = "" if apart.worst == inf else f" ({apart.worst:.3g} × the limit)"
+    allowed = "" if matched is None else f" ({1 - matched:.3g} of them may)"
+    which = "first" if apart.worst == inf else "worst"
+    return _Finding(
+        share=share,
+        text=f"{apart.wrong} of {apart.count} elements {verb}{allowed}; {which} at {at}: "
+        f"got {number(got[tuple(at)])}, want {number(want[tuple(at)])}{times}",
+    )
+
+
+def _against(
+    reference: torch.Tensor,
+    want: torch.Tensor,
+    rule: Rule,
+    apart: Distance,
+    tolerance: Tolerance,
+    chosen: Region | None,
+) -> _Finding:
+    """The condition that the error is not larger than that of a reference.
+
+    The error of the perfectly rounded result is always allowed: a reference may be right by chance.
+    """
+    theirs = distance(reference, want, tolerance, chosen).relative_l2
+    perfect = distance(_Rounded.like(want, reference.dtype), want, tolerance, chosen).relative_l2
+    allowed = max(theirs * NOT_WORSE_SLACK, perfect)
+    return _Finding(
+        share=_ratio(apart.relative_l2, allowed),
+        text=f"relative L2 error {apart.relative_l2:.3g} is worse than {theirs:.3g} of "
+        f"{rule.not_worse_than}",
+    )
+
+
+def _outside(got: torch.Tensor, initial: torch.Tensor, rule: Rule, chosen: Region) -> _Finding:
+    """The condition that an inout tensor keeps its contents where it is not compared."""
+    count, first = 0, -1
+    for piece, keep in kept(got, chosen):
+        now, then = wide(got[piece.index], got.device), wide(initial[piece.index], got.device)
+        same = (now == then) | ((now != now) & (then != then))  # noqa: PLR0124  (NaN)
+        changed = (~same & ~keep).reshape(-1).nonzero()
+        if len(changed) and first < 0:
+            first = piece.start + int(changed[0])
+        count += len(changed)
+    if not count:
+        return _Finding(share=0.0, text="the rest is unchanged")
+    at = place(first, got.shape)
+    return _Finding(
+        share=inf,
+        text=f"{count} elements outside of {rule.region} changed; first at {at}: "
+        f"got {number(got[tuple(at)])}, was {number(initial[tuple(at)])}",
+    )
+
+
+def _judged(rule: Rule, findings: list[_Finding], pattern: str | None) -> Comparison:
+    """All conditions together."""
+    failed = [one.text for one in findings if not one.share <= 1]
+    worst = max((one.share for one in findings), default=0.0)
+    if not failed:
+        text = "; ".join(one.text for one in findings)
+        return Comparison(passed=True, worst=worst, message=f"{rule.tensor}: {text}")
+    text = "; ".join(failed + ([pattern] if pattern else []))
+    return Comparison(passed=False, worst=worst, message=f"{rule.tensor}: {text}")
+
+
+def _ratio(found: float, allowed: float) -> float:
+    """How much of what is allowed was used; nothing found uses nothing."""
+    if found <= 0:
+        return 0.0
+    return found / allowed if allowed > 0 else inf

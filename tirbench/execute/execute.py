@@ -1,0 +1,247 @@
+"""Runs jobs in workers and says what becomes of every row, whatever the kernels do.
+
+The parent holds the deadlines, decides who is to blame, and never gives another row to a worker that
+misbehaved. It comes to an end because every attempt at a case answers a row, blames one, goes on in a
+fresh worker instead of a used one, or turns from running the rows together to running each alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from contextlib import ExitStack, closing, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tirbench import codec
+from tirbench.errors import MeasurementError
+from tirbench.execute import logs
+from tirbench.execute.attempt import Attempt, Ending, Limits, WorkerLike, open_program
+from tirbench.execute.deadlines import Deadlines
+from tirbench.execute.events import CaseDone, Event, RowDone, WorkerReplaced
+from tirbench.execute.lock import DeviceLock
+from tirbench.execute.machine import lock_name
+from tirbench.execute.pool import Workers
+from tirbench.execute.telemetry import Watch, watch_device
+from tirbench.model import CaseJob, Failed, Job, Row, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+OPENER: Final = "tirbench.harness:open_program"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Everything outside that a run touches, so that tests can put something else in its place.
+
+    Attributes:
+        log_dir: folder of the logs, one file for each case.
+        start_worker: gives a job a fresh worker.
+        lock: what is held while a case runs.
+        watch: who looks after the device of a job while a worker (its process id) measures.
+        deadlines: how long each stage may take.
+        clock: seconds, monotonic.
+        opener: `module:function` that opens a harness in the worker.
+    """
+
+    log_dir: Path
+    start_worker: Callable[[Job], WorkerLike]
+    lock: Callable[[Job, CaseJob], AbstractContextManager[object]]
+    watch: Callable[[Job, int], Watch] = watch_device
+    deadlines: Deadlines = Deadlines()
+    clock: Callable[[], float] = time.monotonic
+    opener: str = OPENER
+
+
+def execute(
+    jobs: Sequence[Job],
+    *,
+    log_dir: Path,
+    workers: Workers | None = None,
+    deadlines: Deadlines | None = None,
+    on_wait: Callable[[str], None] | None = None,
+    lock_timeout_s: float | None = None,
+) -> Iterator[Event]:
+    """Run every case of every job and yield what happens as it happens.
+
+    Use it with `contextlib.closing`: closing the generator (or an exception in it, Ctrl-C among them)
+    kills the workers and everything they started.
+
+    Args:
+        jobs: what to run, in this order.
+        log_dir: folder for the logs of servers and cases; made where it does not exist.
+        workers: where workers come from, if the caller started it early; it is then the caller's to
+            close.
+        deadlines: how long each stage may take.
+        on_wait: called with a sentence when another run holds the device.
+        lock_timeout_s: how long to wait for a device; `None` as long as it takes.
+
+    Yields:
+        Events; exactly one `RowDone` for each row asked for.
+    """
+    own = Workers(log_dir) if workers is None else None
+
+    def lock(job: Job, case_job: CaseJob) -> AbstractContextManager[object]:
+        if job.plan.device == "cpu" and not case_job.time:
+            return nullcontext()  # verifying needs no quiet
+        return DeviceLock(lock_name(job.plan.device), timeout_s=lock_timeout_s, on_wait=on_wait)
+
+    surroundings = Surroundings(
+        log_dir=log_dir,
+        start_worker=(own or workers or Workers(log_dir)).start,
+        lock=lock,
+        deadlines=deadlines or Deadlines(),
+    )
+    try:
+        with closing(execute_in(surroundings, jobs)) as events:
+            yield from events
+    finally:
+        if own is not None:
+            own.close()
+
+
+def execute_in(surroundings: Surroundings, jobs: Sequence[Job]) -> Iterator[Event]:
+    """`execute` with its surroundings given.
+
+    Raises:
+        AssertionError: a row was answered not at all or twice, which is a fault of this package.
+    """
+    asked = Counter(row.key for job in jobs for case in job.cases for row in case.rows)
+    answered: Counter[str] = Counter()
+    for job in jobs:
+        with closing(_JobRun(surroundings, job).events()) as events:
+            for event in events:
+                if isinstance(event, RowDone):
+                    answered[event.outcome.row.key] += 1
+                yield event
+    if asked != answered:
+        raise AssertionError(f"asked for and answered differ: {asked - answered}, {answered - asked}")
+
+
+class _Try(NamedTuple):
+    """Rows of a case that are to run in one worker, and what their good outcomes are to say of it."""
+
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+
+class _Fault(NamedTuple):
+    """Why rows fail."""
+
+    stage: Stage
+    reason: str
+    detail: str = ""
+
+
+class _JobRun:
+    """One job: its worker and, when that is beyond use, the next one."""
+
+    def __init__(self, surroundings: Surroundings, job: Job) -> None:
+        self._in = surroundings
+        self._job = job
+        self._worker: WorkerLike | None = None
+        self._watch: Watch | None = None
+        self._used = False
+        self._hopeless: _Fault | None = None
+
+    def events(self) -> Iterator[Event]:
+        """Run all cases, each while holding its lock."""
+        try:
+            for case_job in self._job.cases:
+                with ExitStack() as held:
+                    if self._hopeless is None:
+                        try:
+                            held.enter_context(self._in.lock(self._job, case_job))
+                        except MeasurementError as error:
+                            self._hopeless = _Fault("allocate", str(error))
+                    if case_job.rows:
+                        yield from self._case(case_job)
+        finally:
+            self._end_worker()
+
+    def _case(self, case_job: CaseJob) -> Iterator[Event]:
+        """Run one case to its end, in as many workers as it takes."""
+        start = self._in.clock()
+        log = logs.log_path(self._in.log_dir, self._job.workload, case_job.case)
+        limits = Limits(deadlines=self._in.deadlines, clock=self._in.clock, log=log)
+        todo = deque([_Try(case_job.rows)])
+        while todo:
+            rows, notes = todo.popleft()
+            if (ready := self._ready(limits)) is None:
+                yield from _failures(rows, self._hopeless or _Fault("load", "no worker"))
+                continue
+            worker, watch = ready
+            part = replace(case_job, rows=rows)
+            attempt = Attempt(worker, part, limits, watch, used=self._used, notes=notes)
+            self._used = True
+            yield from attempt.events()
+            ending = attempt.ending
+            yield from _failures(ending.judged.guilty, _Fault(ending.at.stage, *ending.words))
+            if ending.replace is not None:
+                self._end_worker()
+                yield WorkerReplaced(
+                    workload=self._job.workload, case=case_job.case, reason=ending.replace
+                )
+            todo.extend(_tries(ending, notes))
+        yield CaseDone(
+            workload=self._job.workload,
+            case=case_job.case,
+            log=str(log),
+            elapsed_s=self._in.clock() - start,
+        )
+
+    def _ready(self, limits: Limits) -> tuple[WorkerLike, Watch] | None:
+        """A worker with the harness open; `None` when there can be none for this job."""
+        if self._hopeless is None and self._worker is None:
+            try:
+                self._worker = self._in.start_worker(self._job)
+            except MeasurementError as error:
+                reason, _, detail = str(error).partition("\n")
+                self._hopeless = _Fault("load", reason, detail)
+                return None
+            self._used = False
+            self._watch = self._in.watch(self._job, self._worker.pid)
+            message = {
+                "harness": self._job.harness,
+                "opener": self._in.opener,
+                "plan": codec.dump(self._job.plan),
+            }
+            if (refusal := open_program(self._worker, message, limits)) is not None:
+                self._hopeless = _Fault("load", *refusal)
+                self._end_worker()
+        if self._worker is None or self._watch is None:
+            return None
+        return self._worker, self._watch
+
+    def _end_worker(self) -> None:
+        """End the worker and whatever it started, if there is one."""
+        worker, self._worker = self._worker, None
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+        if worker is not None:
+            worker.kill()
+
+
+def _failures(rows: tuple[Row, ...], fault: _Fault) -> Iterator[Event]:
+    """The same failure for each of these rows."""
+    stage, reason, detail = fault
+    for row in rows:
+        yield RowDone(outcome=Failed(row=row, stage=stage, reason=reason, detail=detail))
+
+
+def _tries(ending: Ending, notes: tuple[str, ...]) -> Iterator[_Try]:
+    """The attempts that an ending asks for."""
+    judged = ending.judged
+    if not judged.again:
+        return
+    culprits = ", ".join(row.implementation for row in judged.guilty)
+    what = f"{culprits} {ending.reason}" if culprits else ending.replace
+    if judged.alone:
+        note = f"run alone in a fresh worker ({what})"
+        yield from (_Try((row,), (*notes, note)) for row in judged.again)
+    else:
+        yield _Try(judged.again, (*notes, f"run in a fresh worker ({what})"))

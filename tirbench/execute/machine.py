@@ -1,0 +1,207 @@
+"""The facts of the machine: what the numbers of a run were measured on.
+
+Nothing here names a host, a user or a path, and nothing imports torch. What cannot be read is listed
+with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from tirbench.execute import nvml
+from tirbench.execute.nvml import NvmlMissing
+from tirbench.model import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PACKAGES: Final = ("tirbench", "torch", "triton", "apache-tvm-tirx", "liger-kernel")
+"""Distributions whose version is a fact of a run, by their name on the package index."""
+
+UNIT_SALT: Final = b"tirbench unit 1:"
+"""So that the digest of a unit cannot be looked up in anybody else's list of UUIDs."""
+
+
+def has_cuda(environ: Mapping[str, str] | None = None, module: Any = None) -> bool:
+    """Whether torch would find a GPU, without importing it.
+
+    `CUDA_VISIBLE_DEVICES` is honoured, and a build of torch for the CPU finds none. Where NVML cannot
+    be used, the device files decide.
+
+    Args:
+        environ: the environment; the process's own where left out.
+        module: a stand-in for `pynvml`.
+    """
+    environ = os.environ if environ is None else environ
+    wanted = environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is not None and (not wanted.strip() or wanted.strip().startswith("-")):
+        return False
+    with suppress(PackageNotFoundError):
+        if version("torch").endswith("+cpu"):
+            return False
+    try:
+        with nvml.session(module) as library:
+            return bool(nvml.visible(library, environ))
+    except NvmlMissing:
+        return any(re.fullmatch(r"nvidia\d+|dxg", path.name) for path in Path("/dev").iterdir())
+
+
+def lock_name(device: Literal["cuda", "cpu"], module: Any = None) -> str:
+    """What a run on this device locks: the UUID of the first visible GPU, or `cpu`."""
+    if device == "cpu":
+        return "cpu"
+    try:
+        with nvml.session(module) as library:
+            gpus = nvml.visible(library)
+            return gpus[0].uuid if gpus else "gpu"
+    except NvmlMissing:
+        return "gpu"  # one lock for all of them: too careful, never wrong
+
+
+def describe(device: Literal["cuda", "cpu"], module: Any = None) -> Machine:
+    """Everything about this machine that a number measured on `device` depends on.
+
+    Args:
+        device: what the run measures on.
+        module: a stand-in for `pynvml`.
+    """
+    facts: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    cpu = cpu_model()
+    facts["cpu"] = cpu
+    facts["cpu_cores"] = str(os.cpu_count() or 1)
+    if hasattr(os, "sched_getaffinity"):
+        facts["cpu_cores_usable"] = str(len(os.sched_getaffinity(0)))
+    facts["os"] = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
+    facts["architecture"] = platform.machine()
+    facts["python"] = f"{platform.python_implementation()} {platform.python_version()}"
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            missing[name] = "not installed"
+    if device == "cpu":
+        name, unit, memory = cpu, _unit(_machine_id()), _host_memory_bytes()
+        hardware = f"cpu-{slug(cpu)}"
+        if unit is None:
+            missing["unit"] = "the system has no machine id"
+    else:
+        name, unit, memory = _describe_gpu(facts, missing, module)
+        hardware = slug(name)
+    return Machine(
+        hardware=hardware,
+        device=name,
+        kind=device,
+        unit=unit,
+        memory_bytes=memory,
+        versions=tuple(sorted(versions.items())),
+        facts=tuple(sorted(facts.items())),
+        missing=tuple(sorted(missing.items())),
+    )
+
+
+def slug(name: str) -> str:
+    """`nvidia-h200` for `NVIDIA H200`: lower case, and one dash for everything else."""
+    name = re.sub(r"\((?:r|tm)\)|\bcpu\b|\bprocessor\b|@.*", " ", name, flags=re.IGNORECASE)
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "unknown"
+
+
+def cpu_model() -> str:
+    """The name that the CPU gives itself; the architecture where it gives none."""
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text()
+        if found := re.search(r"^(?:model name|Model|cpu model|cpu)\s*:\s*(\S.*)$", text, re.MULTILINE):
+            return " ".join(found[1].split())
+    return platform.processor() or platform.machine()
+
+
+def _describe_gpu(
+    facts: dict[str, str], missing: dict[str, str], module: Any
+) -> tuple[str, str | None, int | None]:
+    """Add what NVML knows of the first visible GPU; returns its name, unit and memory."""
+    try:
+        with nvml.session(module) as library:
+            gpus = nvml.visible(library)
+            if not gpus:
+                raise NvmlMissing("no GPU is visible")
+            gpu = gpus[0]
+            for name, read in _gpu_facts(library, gpu.handle).items():
+                try:
+                    facts[name] = read()
+                except NvmlMissing as error:
+                    missing[name] = str(error)
+            memory = None
+            try:
+                memory = int(nvml.read(library, "nvmlDeviceGetMemoryInfo", gpu.handle).total)
+            except NvmlMissing as error:
+                missing["memory_bytes"] = str(error)
+            return gpu.name, _unit(gpu.uuid), memory
+    except NvmlMissing as error:
+        missing["gpu"] = str(error)
+        return "unknown GPU", None, None
+
+
+def _gpu_facts(library: Any, handle: Any) -> dict[str, Callable[[], str]]:
+    """How each fact of a GPU is read, by the name it is kept under."""
+
+    def ask(function: str, *args: Any) -> Any:
+        return nvml.read(library, function, *args)
+
+    def clock(function: str, kind: str) -> Callable[[], str]:
+        return lambda: f"{ask(function, handle, getattr(library, f'NVML_CLOCK_{kind}'))} MHz"
+
+    def watts(function: str) -> Callable[[], str]:
+        return lambda: f"{ask(function, handle) / 1000:g} W"
+
+    def cuda() -> str:
+        number = ask("nvmlSystemGetCudaDriverVersion_v2")
+        return f"{number // 1000}.{number % 1000 // 10}"
+
+    def switched(function: str, *, first: bool = False) -> Callable[[], str]:
+        def state() -> str:
+            value = ask(function, handle)
+            return "on" if (value[0] if first else value) else "off"
+
+        return state
+
+    return {
+        "driver": lambda: str(ask("nvmlSystemGetDriverVersion")),
+        "cuda_driver": cuda,
+        "sm_clock_max": clock("nvmlDeviceGetMaxClockInfo", "SM"),
+        "memory_clock_max": clock("nvmlDeviceGetMaxClockInfo", "MEM"),
+        "sm_clock_application": clock("nvmlDeviceGetApplicationsClock", "SM"),
+        "power_limit": watts("nvmlDeviceGetEnforcedPowerLimit"),
+        "power_limit_default": watts("nvmlDeviceGetPowerManagementDefaultLimit"),
+        "persistence_mode": switched("nvmlDeviceGetPersistenceMode"),
+        "ecc": switched("nvmlDeviceGetEccMode", first=True),
+        "mig": switched("nvmlDeviceGetMigMode", first=True),
+    }
+
+
+def _unit(identity: str | None) -> str | None:
+    """A short salted digest that tells two units apart and cannot be turned back."""
+    if not identity:
+        return None
+    return hashlib.sha256(UNIT_SALT + identity.encode()).hexdigest()[:12]
+
+
+def _machine_id() -> str | None:
+    """The identity of this installation (machine-id(5)), to be hashed and never shown."""
+    with suppress(OSError):
+        return Path("/etc/machine-id").read_text().strip() or None
+    return None
+
+
+def _host_memory_bytes() -> int | None:
+    """Memory of the host."""
+    with suppress(OSError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None

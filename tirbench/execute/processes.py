@@ -1,0 +1,91 @@
+"""The few facts about Linux processes that the runner needs, without a dependency.
+
+Everything here is best effort: on a system without `/proc` or `prctl` the answers are empty, and what
+depends on them (finding strays, dying with the parent) is left to the process group and to the closing
+of the connection.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
+
+PROC: Final = Path("/proc")
+
+
+def libc() -> Any:
+    """The C library of this process."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the thread that forked it ends."""
+    with suppress(AttributeError, OSError):
+        libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent dies, so that none gets away."""
+    with suppress(AttributeError, OSError):
+        libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def parents() -> dict[int, int]:
+    """The parent of every process that can be seen, by process id."""
+    found = {}
+    with suppress(OSError):
+        for entry in PROC.iterdir():
+            if not entry.name.isdigit():
+                continue
+            with suppress(OSError, ValueError, IndexError):  # it may be gone by now
+                # The name in parentheses may itself hold spaces and parentheses.
+                stat = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                found[int(entry.name)] = int(stat[1])
+    return found
+
+
+def descendants(pid: int) -> frozenset[int]:
+    """The process `pid` and all processes below it."""
+    children: dict[int, list[int]] = {}
+    for child, parent in parents().items():
+        children.setdefault(parent, []).append(child)
+    found, todo = set(), [pid]
+    while todo:
+        current = todo.pop()
+        if current not in found:
+            found.add(current)
+            todo.extend(children.get(current, ()))
+    return frozenset(found)
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process; empty for a zombie, a kernel thread or one that is gone."""
+    with suppress(OSError):
+        return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
+
+
+def kill_group(pid: int) -> None:
+    """Kill the process group that `pid` leads, and `pid` itself.
+
+    Both, as a process that was forked a moment ago may not lead its group yet.
+    """
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV` for 11; the number itself where it has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

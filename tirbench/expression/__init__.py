@@ -1,0 +1,54 @@
+"""The expressions of the workload language: read, evaluated for a case, or left as code.
+
+`Expression(text)` is well formed by construction. `evaluate` gives the value that a case knows; `bind`
+also accepts what only a device or the tensors' contents can tell, and leaves it as `Code`. The harness
+calls `tirbench.expression.functions` (as `f`) for what is left.
+"""
+
+from tirbench.expression.evaluate import (
+    ANYWHERE,
+    RESERVED,
+    Layout,
+    Scope,
+    Site,
+    bind,
+    describe,
+    evaluate,
+    is_value,
+    strides_of,
+)
+from tirbench.expression.parse import (
+    CONSTANT_NAMES,
+    DEVICE_NAMES,
+    FUNCTIONS,
+    INT_LIMIT,
+    RANK_NAMES,
+    TENSOR_FUNCTIONS,
+    Expression,
+    ExpressionError,
+    UnknownNameError,
+    parse,
+)
+
+__all__ = [
+    "ANYWHERE",
+    "CONSTANT_NAMES",
+    "DEVICE_NAMES",
+    "FUNCTIONS",
+    "INT_LIMIT",
+    "RANK_NAMES",
+    "RESERVED",
+    "TENSOR_FUNCTIONS",
+    "Expression",
+    "ExpressionError",
+    "Layout",
+    "Scope",
+    "Site",
+    "UnknownNameError",
+    "bind",
+    "describe",
+    "evaluate",
+    "is_value",
+    "parse",
+    "strides_of",
+]

@@ -1,0 +1,481 @@
+"""Give expressions their values: what the case knows is computed, what it cannot know stays code.
+
+The evaluator is partial. Every node becomes a value, a `TensorRef`, or a `Residual`: a syntax tree over
+tensors, `device`, `meta` and `f` for the harness. Conditions that the case decides are decided here,
+so the branch not taken leaves no trace.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tirbench.expression import functions
+from tirbench.expression.parse import (
+    CONSTANT_NAMES,
+    DEVICE_NAMES,
+    INT_LIMIT,
+    RANK_NAMES,
+    TENSOR_FUNCTIONS,
+    Expression,
+    ExpressionError,
+    UnknownNameError,
+    span,
+)
+from tirbench.expression.residual import Residual, code, residual
+from tirbench.values import DTYPES, OMIT, Bound, Code, CScalar, Dtype, Phase, TensorRef, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MAX_EXPONENT: Final = 62
+
+CONSTANTS: Final[dict[str, Value]] = {
+    "omit": OMIT,
+    "inf": math.inf,
+    "nan": math.nan,
+    **{name: Dtype(name) for name in DTYPES},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What an expression can know of a tensor: `shape` and `strides` in elements, and its dtype."""
+
+    dtype: Dtype
+    shape: tuple[Bound, ...]
+    strides: tuple[Bound, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where an expression stands, and so what it may read.
+
+    Args:
+        what: how an error names the place: `a shape`.
+        latest: the latest phase it may read.
+        layouts: whether `size`, `stride`, `numel`, `nbytes` and `itemsize` of tensors are known.
+        gathers: whether `gathered(t)` is (only in the oracle of a workload with ranks).
+        meta: names of constants that a tuner sets, readable as `meta["NAME"]`.
+    """
+
+    what: str = "an expression"
+    latest: Phase = Phase.DATA
+    layouts: bool = True
+    gathers: bool = False
+    meta: frozenset[str] = frozenset()
+
+
+ANYWHERE: Final = Site()
+
+
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """The names of one case.
+
+    Args:
+        values: params, axes, `seed` and derived names that the case knows.
+        later: derived names that only the device or the data know.
+        tensors: layouts by tensor name; may compute them when asked.
+        ranked: whether the workload has `[ranks]`.
+        memo: results by expression and values read, shared by the cases of a workload.
+    """
+
+    values: Mapping[str, Value] = field(default_factory=dict)
+    later: Mapping[str, Bound] = field(default_factory=dict)
+    tensors: Mapping[str, Layout] = field(default_factory=dict)
+    ranked: bool = False
+    memo: dict[tuple[object, ...], Value] = field(default_factory=dict)
+
+
+def bind(argument: object, scope: Scope, site: Site = ANYWHERE) -> Bound:
+    """The bound value of an argument: an expression, a number, or a tuple of arguments.
+
+    Raises:
+        ExpressionError: it has no value, or reads a later phase than `site` allows.
+    """
+    match argument:
+        case Expression():
+            return _bind_expression(argument, scope, site)
+        case tuple():
+            return tuple(bind(item, scope, site) for item in argument)
+        case bool() | int() | float() | None:
+            return argument
+        case _:
+            raise TypeError(f"not an argument of the language: {argument!r}")
+
+
+def evaluate(argument: object, scope: Scope, site: Site | None = None) -> Value:
+    """The case value of an argument.
+
+    Raises:
+        ExpressionError: it has none, or only a device or the tensors' contents know it.
+    """
+    bound = bind(argument, scope, site or Site(latest=Phase.CASE))
+    if isinstance(bound, TensorRef):
+        raise ExpressionError(f"'{bound.name}' is a tensor; a value that the case knows is needed")
+    if not is_value(bound):
+        raise ExpressionError("a value that the case knows is needed")
+    return bound  # type: ignore[return-value]  # narrowed by is_value
+
+
+def is_value(bound: object) -> bool:
+    """Whether nothing in it needs a tensor or a device."""
+    if isinstance(bound, tuple):
+        return all(is_value(item) for item in bound)
+    return not isinstance(bound, TensorRef | CScalar | Code)
+
+
+def _bind_expression(expression: Expression, scope: Scope, site: Site) -> Bound:
+    """Evaluate one expression, reusing the result of an earlier case with the same values."""
+    names = expression.names
+    values = scope.values
+    key: tuple[object, ...] | None = None
+    if all(name in values for name in names):
+        key = (expression.text, *(_identity(values[name]) for name in names))
+        try:
+            return scope.memo[key]
+        except KeyError:
+            pass
+    result = _Evaluator(expression.text, scope, site).top(expression.tree)
+    if key is not None and is_value(result):
+        scope.memo[key] = result  # type: ignore[assignment]  # narrowed by is_value
+    return result
+
+
+def _identity(value: Value) -> object:
+    """A key that keeps apart what Python calls equal: 1, 1.0 and True, a dtype and its name."""
+    if isinstance(value, tuple):
+        return tuple(_identity(item) for item in value)
+    return value.__class__, value
+
+
+class _Evaluator:
+    """Walks one expression's tree."""
+
+    def __init__(self, text: str, scope: Scope, site: Site) -> None:
+        self.text = text
+        self.scope = scope
+        self.site = site
+
+    def top(self, tree: ast.expr) -> Bound:
+        """The bound value of a whole expression; C scalars only exist here, outermost."""
+        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in DTYPES:
+            value = self.value(tree.args[0])
+            if isinstance(value, Residual):
+                return CScalar(ctype=tree.func.id, value=code(value))
+            if not isinstance(value, bool | int | float):
+                raise self.error(f"{tree.func.id}() takes a number, got {describe(value)}", tree)
+            return CScalar(ctype=tree.func.id, value=value)
+        if isinstance(tree, ast.IfExp):
+            test = self.value(tree.test)
+            if not isinstance(test, Residual | TensorRef):
+                return self.top(tree.body if self.truth(test, tree.test) else tree.orelse)
+        value = self.value(tree)
+        return code(value) if isinstance(value, Residual) else value
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of a node: a `Value`, a `TensorRef` or a `Residual`."""
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name():
+                return self.name(node)
+            case ast.BinOp():
+                return self.binary(_SYMBOLS[type(node.op)], node.left, node.right, node)
+            case ast.Compare():
+                return self.binary(_SYMBOLS[type(node.ops[0])], node.left, node.comparators[0], node)
+            case ast.UnaryOp():
+                return self.unary(node)
+            case ast.BoolOp():
+                return self.boolean(node)
+            case ast.IfExp():
+                return self.conditional(node)
+            case ast.Call():
+                return self.call(node)
+            case _:  # pragma: no cover - parse() lets no other node through
+                raise self.error("not part of the language", node)
+
+    def name(self, node: ast.Name) -> Any:
+        """What a name stands for, checked against the phase of the site."""
+        name, scope = node.id, self.scope
+        if name in scope.values:
+            return scope.values[name]
+        if name in CONSTANTS:
+            return CONSTANTS[name]
+        if name in scope.later:
+            return self.within(residual(scope.later[name]), node)
+        if name in self.site.meta:
+            tree = ast.Subscript(value=ast.Name(id="meta"), slice=ast.Constant(value=name))
+            return Residual(tree, Phase.DEVICE)
+        if name in scope.tensors:
+            return TensorRef(name=name)
+        if name in DEVICE_NAMES:
+            if name in RANK_NAMES and not scope.ranked:
+                raise self.error(f"'{name}' is known only in a workload with [ranks]", node)
+            tree = ast.Attribute(value=ast.Name(id="device"), attr=name)
+            return self.within(Residual(tree, Phase.DEVICE), node)
+        raise UnknownNameError(name, span=span(node, self.text))
+
+    def within(self, value: Any, node: ast.expr) -> Any:
+        """`value`, if the site may read its phase."""
+        if isinstance(value, Residual) and value.phase > self.site.latest:
+            what = ast.unparse(node)
+            reads = "the contents of tensors" if value.phase is Phase.DATA else "the device"
+            allowed = "what the case knows" if self.site.latest is Phase.CASE else "case and device"
+            raise self.error(
+                f"{self.site.what} reads only {allowed}, but '{what}' reads {reads}", node
+            )
+        return value
+
+    def contents(self, value: Any, node: ast.expr) -> Any:
+        """An operand: the contents of an integer tensor where a tensor is named."""
+        if isinstance(value, TensorRef):
+            dtype = self.layout(value.name, node).dtype
+            if dtype.floating:
+                raise self.error(
+                    f"'{value.name}' is {dtype:s}; only integer tensors can be read in an expression",
+                    node,
+                )
+            tree = ast.Name(id=value.name)
+            return self.within(Residual(tree, Phase.DATA, (value.name,)), node)
+        if value is OMIT:
+            raise self.error("'omit' stands alone: it drops an argument", node)
+        return value
+
+    def layout(self, name: str, node: ast.expr) -> Layout:
+        """The layout of a tensor of the workload."""
+        if name not in self.scope.tensors:
+            raise UnknownNameError(name, span=span(node, self.text))
+        return self.scope.tensors[name]
+
+    def binary(self, symbol: str, left: ast.expr, right: ast.expr, node: ast.expr) -> Any:
+        """An arithmetic operator or a comparison."""
+        a = self.contents(self.value(left), left)
+        b = self.contents(self.value(right), right)
+        if isinstance(a, Residual) or isinstance(b, Residual):
+            return Residual.operator(symbol, residual(a), residual(b))
+        if symbol in ("==", "!=") and not (isinstance(a, tuple) or isinstance(b, tuple)):
+            return (a == b) is (symbol == "==")
+        for operand, at in ((a, left), (b, right)):
+            self.number(operand, at, f"'{symbol}'", text=symbol in ("<", "<=", ">", ">=", "==", "!="))
+        if symbol == "**":
+            self.exponent(a, b, node)
+        return self.compute(lambda: functions.apply(symbol, a, b), node)
+
+    def exponent(self, base: Any, exponent: Any, node: ast.expr) -> None:
+        """Refuse powers that could be huge or complex.
+
+        Raises:
+            ExpressionError: the exponent is above 62, or fractional of a negative base.
+        """
+        for e in exponent if isinstance(exponent, tuple) else (exponent,):
+            if abs(e) > MAX_EXPONENT:
+                raise self.error(f"exponents are at most {MAX_EXPONENT}, got {e}", node)
+            for b in base if isinstance(base, tuple) else (base,):
+                if b < 0 and e != int(e):
+                    raise self.error(f"{b} ** {e} is not a real number", node)
+
+    def unary(self, node: ast.UnaryOp) -> Any:
+        """Sign or negation."""
+        operand = self.contents(self.value(node.operand), node.operand)
+        if isinstance(operand, Residual):
+            return Residual(ast.UnaryOp(op=node.op, operand=operand.tree), operand.phase, operand.tensors)
+        if isinstance(node.op, ast.Not):
+            return not self.truth(operand, node.operand)
+        self.number(operand, node.operand, "a sign")
+        sign = 1 if isinstance(node.op, ast.UAdd) else -1
+        return self.compute(lambda: functions.apply("*", operand, sign) if sign < 0 or
+                            isinstance(operand, tuple) else +operand, node)
+
+    def boolean(self, node: ast.BoolOp) -> Any:
+        """`and` or `or`, as Python: the operand that decides; operands known to decide nothing go."""
+        decides = isinstance(node.op, ast.Or)
+        rest: list[Residual] = []
+        for index, operand in enumerate(node.values):
+            value = self.contents(self.value(operand), operand)
+            last = index == len(node.values) - 1
+            if not isinstance(value, Residual):
+                if self.truth(value, operand) is not decides and not last:
+                    continue
+                if not rest:
+                    return value
+                rest.append(residual(value))
+                break
+            rest.append(value)
+        return rest[0] if len(rest) == 1 else Residual.boolean(node.op, rest)
+
+    def conditional(self, node: ast.IfExp) -> Any:
+        """`a if test else b`: the branch the case chooses, or both if only the harness can."""
+        test = self.contents(self.value(node.test), node.test)
+        if not isinstance(test, Residual):
+            return self.value(node.body if self.truth(test, node.test) else node.orelse)
+        branches = []
+        for branch in (node.body, node.orelse):
+            value = self.value(branch)
+            if value is OMIT:
+                raise self.error("whether an argument is omitted is decided by the case alone", branch)
+            branches.append(residual(value))
+        return Residual.conditional(test, *branches)
+
+    def call(self, node: ast.Call) -> Any:
+        """A function of the language."""
+        name = node.func.id  # type: ignore[attr-defined]  # parse() lets only names through
+        if name in DTYPES:
+            raise self.error(f"{name}() makes a C scalar and must be outermost", node)
+        if name in TENSOR_FUNCTIONS:
+            return self.layout_call(name, node)
+        if name == "gathered":
+            return self.gathered(node)
+        values = [self.value(argument) for argument in node.args]
+        if name == "len" and isinstance(values[0], TensorRef) and self.site.layouts:
+            return self.dimension(self.layout(values[0].name, node).shape, 0, node)
+        values = [self.contents(v, at) for v, at in zip(values, node.args, strict=True)]
+        if any(isinstance(value, Residual) for value in values):
+            return Residual.call(name, [residual(value) for value in values])
+        if name != "str":
+            for value, at in zip(values, node.args, strict=True):
+                self.number(value, at, f"{name}()")
+        return self.compute(lambda: getattr(functions, name)(*values), node)
+
+    def layout_call(self, name: str, node: ast.Call) -> Any:
+        """`size`, `stride`, `numel`, `nbytes` or `itemsize`, folded where the shape is known."""
+        subject = self.value(node.args[0])
+        if name == "itemsize" and isinstance(subject, Dtype):
+            return subject.itemsize
+        if not isinstance(subject, TensorRef):
+            kind = "a tensor or a dtype" if name == "itemsize" else "a tensor"
+            raise self.error(f"{name}() takes {kind}, got {describe(subject)}", node.args[0])
+        if not self.site.layouts:
+            raise self.error(f"{self.site.what} does not know tensors: shapes may depend on it", node)
+        layout = self.layout(subject.name, node)
+        if name == "itemsize":
+            return layout.dtype.itemsize
+        if name in ("numel", "nbytes"):
+            scale = layout.dtype.itemsize if name == "nbytes" else 1
+            return self.within(product((*layout.shape, scale)), node)
+        index = self.value(node.args[1])
+        if not isinstance(index, int) or isinstance(index, bool):
+            raise self.error(f"{name}() takes a dimension's number, got {describe(index)}", node.args[1])
+        if name == "size":
+            return self.dimension(layout.shape, index, node)
+        return self.dimension(strides_of(layout), index, node)
+
+    def dimension(self, sizes: tuple[Any, ...], index: int, node: ast.expr) -> Any:
+        """One entry of a shape or of strides."""
+        if not -len(sizes) <= index < len(sizes):
+            raise self.error(f"dimension {index} of a tensor with {len(sizes)} dimensions", node)
+        value = sizes[index]
+        return self.within(residual(value), node) if isinstance(value, Code) else value
+
+    def gathered(self, node: ast.Call) -> Any:
+        """The tensors of all ranks, joined."""
+        subject = self.value(node.args[0])
+        if not isinstance(subject, TensorRef):
+            raise self.error(f"gathered() takes a tensor, got {describe(subject)}", node.args[0])
+        if not self.site.gathers:
+            raise self.error("gathered() exists only in the oracle of a workload with [ranks]", node)
+        tree = ast.Name(id=subject.name)
+        return Residual.call("gathered", [Residual(tree, Phase.DATA, (subject.name,))])
+
+    def number(self, value: Any, node: ast.expr, what: str, *, text: bool = False) -> None:
+        """Refuse what arithmetic has no meaning for.
+
+        Raises:
+            ExpressionError: the value is text (unless `text`), a dtype, `None`, or a list of such.
+        """
+        for item in value if isinstance(value, tuple) else (value,):
+            if not isinstance(item, bool | int | float | (str if text else bool)):
+                raise self.error(f"{what} takes numbers, got {describe(item)}", node)
+
+    def truth(self, value: Any, node: ast.expr) -> bool:
+        """Whether a condition holds; a list is neither true nor false."""
+        if isinstance(value, tuple):
+            raise self.error("a list is neither true nor false; reduce it with sum, min or max", node)
+        return bool(value)
+
+    def compute(self, operation: Callable[[], Any], node: ast.expr) -> Any:
+        """The result of an operation on known values, within the language's bounds."""
+        try:
+            result = operation()
+        except ZeroDivisionError:
+            raise self.error("division by zero", node) from None
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise self.error(str(error), node) from None
+        for item in result if isinstance(result, tuple) else (result,):
+            if isinstance(item, int) and not -INT_LIMIT < item < INT_LIMIT:
+                raise self.error("the result does not stay below 2**63", node)
+        return result
+
+    def error(self, message: str, node: ast.AST) -> ExpressionError:
+        """An error about a node, with its place in the text."""
+        return ExpressionError(message, span=span(node, self.text))
+
+
+def product(factors: tuple[Any, ...]) -> Any:
+    """The product of sizes: a number, or a residual where one of them is code."""
+    known = math.prod(factor for factor in factors if not isinstance(factor, Code))
+    result: Any = None
+    for factor in factors:
+        if isinstance(factor, Code):
+            tree = residual(factor)
+            result = tree if result is None else Residual.operator("*", result, tree)
+    if result is None:
+        return known
+    return result if known == 1 else Residual.operator("*", result, residual(known))
+
+
+def strides_of(layout: Layout) -> tuple[Bound, ...]:
+    """The strides of a layout in elements; contiguous where none are given."""
+    if layout.strides is not None:
+        return layout.strides
+    strides: list[Bound] = []
+    for dimension in range(len(layout.shape)):
+        stride = product(layout.shape[dimension + 1 :])
+        strides.append(code(stride) if isinstance(stride, Residual) else stride)
+    return tuple(strides)
+
+
+def describe(value: object) -> str:
+    """A value as an error names it."""
+    match value:
+        case Dtype():
+            return f"the dtype {value:s}"
+        case TensorRef():
+            return f"the tensor '{value.name}'"
+        case str():
+            return f"the text {str(value)!r}"
+        case tuple():
+            return f"a list of {len(value)}"
+        case None:
+            return "None"
+        case _ if value is OMIT:
+            return "omit"
+        case Residual():
+            return f"'{ast.unparse(value.tree)}'"
+        case Code():
+            return f"'{value.text}'"
+        case _:
+            return repr(value)
+
+
+_SYMBOLS: Final[dict[type[ast.AST], str]] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+
+RESERVED: Final = CONSTANT_NAMES | DEVICE_NAMES | DTYPES.keys() | {"seed"}
+"""Names that a workload cannot define; the functions of the language are refused as well."""

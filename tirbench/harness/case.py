@@ -1,0 +1,301 @@
+"""One case of a harness on one placement: its tensors, builders, oracle and rules, as declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from tirbench import tensors
+from tirbench.check import Rule
+from tirbench.errors import UsageError
+from tirbench.harness.device import Device
+from tirbench.launch import call, tirx, triton
+from tirbench.launch.targets import load_target
+
+if TYPE_CHECKING:
+    from tirbench.model import ImplementationRole
+
+Launch = Callable[[], Any]
+Builder = Callable[[], Launch]
+
+
+@dataclass(frozen=True, slots=True)
+class Requires:
+    """What an implementation needs of the machine; see `[requires]` of the language."""
+
+    device: Literal["cuda", "cpu"] | None = None
+    capability: str | None = None
+    memory: float | None = None
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How the workload asks to be timed; what is `None` is left to `bench()`."""
+
+    name: str | None = None
+    rounds: int | None = None
+    warmup: float | None = None
+    repeat: float | None = None
+    cudagraph_rep: float | None = None
+    cooldown_s: float | None = None
+    l2: Literal["cold-dirty", "cold-clean", "warm"] = "cold-dirty"
+    regime: Literal["burst", "sustained"] = "burst"
+
+
+@dataclass(slots=True)
+class Declared:
+    """One implementation as the harness declares it; `launches_triton` is learnt when it is built."""
+
+    name: str
+    role: ImplementationRole
+    builder: Builder
+    returns: tuple[str, ...]
+    outputs: tuple[str, ...] | None
+    requires: Requires
+    unchecked: str | None
+    launches_triton: bool = False
+    executables: list[Any] = field(default_factory=list)
+    tuned: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """The function that says what is right, and in which precision its inputs are given."""
+
+    function: Callable[..., Any]
+    returns: tuple[str, ...]
+    dtype: torch.dtype | None
+    grad: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Least work of the case: numbers, or functions of the tensors' contents."""
+
+    flops: float | Callable[[], Any] | None = None
+    bytes: float | Callable[[], Any] | None = None
+    roof: str | None = None
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the placements of one case share: memory, and what is compiled once.
+
+    Compiled functions take other addresses without being compiled again.
+    """
+
+    arena: tensors.Arena
+    compiled: dict[tuple[str, str, str], Callable[..., Any]] = field(default_factory=dict)
+    executables: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+
+
+class Case:
+    """What the function of a case fills in: called once for each placement seed."""
+
+    def __init__(
+        self, *, name: str, folder: Path, device: Device, seed: int, placement: int, shared: Shared
+    ) -> None:
+        """Begin a case.
+
+        Args:
+            name: id of the case.
+            folder: where the workload lies; file targets are relative to it.
+            device: where its tensors live.
+            seed: seed of the workload: of the tensors' contents.
+            placement: placement seed k: of the tensors' addresses.
+            shared: what the placements of the case have in common.
+        """
+        self.name = name
+        self.device = device
+        self.implementations: dict[str, Declared] = {}
+        self.rules: tuple[Rule, ...] = ()
+        self.declared_oracle: Oracle | None = None
+        self.unchecked_reason: str | None = None
+        self.declared_work = Work()
+        self.contexts = ExitStack()
+        self._folder = folder
+        self._seed = seed
+        self._placement = placement
+        self._shared = shared
+        self._memory: tensors.Tensors | None = None
+        self._building: Declared | None = None
+
+    # --- What a harness declares
+
+    def tensors(
+        self, *specs: tensors.Tensor, computed: tuple[tensors.Computed, ...] = ()
+    ) -> tuple[torch.Tensor, ...]:
+        """Lay out and fill the tensors of the case; returns those that are not temporary, in order."""
+        self._memory = tensors.Tensors.allocate(
+            specs,
+            computed,
+            device=self.device.torch,
+            seed=self._seed,
+            placement=self._placement,
+            arena=self._shared.arena,
+        )
+        return tuple(self._memory[spec.name] for spec in specs if not spec.temporary)
+
+    def kernel(
+        self,
+        name: str,
+        *,
+        returns: tuple[str, ...] = (),
+        requires: Requires | None = None,
+        unchecked: str | None = None,
+    ) -> Callable[[Builder], Builder]:
+        """Declare a kernel of ours: the decorated function builds its launch closure."""
+        return self._implementation(name, "kernel", returns, None, requires, unchecked)
+
+    def reference(
+        self,
+        name: str,
+        *,
+        returns: tuple[str, ...] = (),
+        outputs: tuple[str, ...] | None = None,
+        requires: Requires | None = None,
+        unchecked: str | None = None,
+    ) -> Callable[[Builder], Builder]:
+        """Declare a reference; `outputs` are those it computes where they are not all that is checked."""
+        return self._implementation(name, "reference", returns, outputs, requires, unchecked)
+
+    def _implementation(
+        self,
+        name: str,
+        role: ImplementationRole,
+        returns: tuple[str, ...],
+        outputs: tuple[str, ...] | None,
+        requires: Requires | None,
+        unchecked: str | None,
+    ) -> Callable[[Builder], Builder]:
+        def declare(builder: Builder) -> Builder:
+            self.implementations[name] = Declared(
+                name, role, builder, returns, outputs, requires or Requires(), unchecked
+            )
+            return builder
+
+        return declare
+
+    def oracle(
+        self,
+        *,
+        returns: tuple[str, ...],
+        dtype: torch.dtype | None = None,
+        grad: tuple[str, ...] = (),
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Declare what is right: the parameters of the decorated function name the tensors it reads."""
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.declared_oracle = Oracle(function, returns, dtype, grad)
+            return function
+
+        return declare
+
+    def check(self, *rules: Rule) -> None:
+        """Declare how each output is compared."""
+        self.rules = rules
+
+    def unchecked(self, reason: str) -> None:
+        """Declare that nothing is checked, and why."""
+        self.unchecked_reason = reason
+
+    def work(
+        self,
+        *,
+        flops: float | Callable[[], Any] | None = None,
+        bytes: float | Callable[[], Any] | None = None,  # noqa: A002 - the key of the language
+        roof: str | None = None,
+    ) -> None:
+        """Declare the least work of the case."""
+        self.declared_work = Work(flops, bytes, roof)
+
+    # --- What builders use
+
+    def load(self, target: str) -> Any:
+        """The function that `target` names, beside the workload or in an installed package."""
+        return load_target(self._folder, target)
+
+    def triton(self, target: str) -> Any:
+        """A Triton kernel, as it is launched on this machine."""
+        kernel = self.load(target)
+        if self._building is not None:
+            self._building.launches_triton = True
+            self._building.tuned.append(kernel)
+        return triton.prepared(kernel)
+
+    def compile(self, function: Callable[..., Any], *, mode: str) -> Callable[..., Any]:
+        """`function` through torch.compile, for this case alone; once for all its placements."""
+        key = (
+            self._building.name if self._building else "",
+            getattr(function, "__qualname__", repr(function)),
+            mode,
+        )
+        if key not in self._shared.compiled:
+            self._shared.compiled[key] = call.compiled(function, mode)
+        return self._shared.compiled[key]
+
+    def backward(
+        self,
+        function: Callable[..., Any],
+        *,
+        of: tuple[torch.Tensor, ...],
+        seed: torch.Tensor | None,
+    ) -> Callable[..., Launch]:
+        """The backward pass of `function` alone; called with its arguments, returns the launch."""
+        return call.backward(function, of, seed)
+
+    def tirx(self, target: str) -> Callable[..., Launch]:
+        """A TIRx function; called with its arguments by name, compiles it and returns the launch."""
+        function = self.load(target)
+
+        def bind(**arguments: Any) -> Launch:
+            concrete, passed = tirx.specialized(function, arguments, target)
+            # Keyed by identity and kept alive beside it: TIRx returns one object for equal constants.
+            if id(concrete) not in self._shared.executables:
+                self._shared.executables[id(concrete)] = (
+                    concrete,
+                    tirx.compiled(concrete, self.device.arch),
+                )
+            executable = self._shared.executables[id(concrete)][1]
+            if self._building is not None:
+                self._building.executables.append(executable)
+            return lambda: executable(*passed)
+
+        return bind
+
+    def enter(self, context: AbstractContextManager[Any]) -> None:
+        """Enter a context that stays open while the implementation is verified and timed."""
+        self.contexts.enter_context(context)
+
+    # --- What the driver reads
+
+    @property
+    def memory(self) -> tensors.Tensors:
+        """The tensors of the case.
+
+        Raises:
+            UsageError: the harness declared none.
+        """
+        if self._memory is None:
+            raise UsageError(f"case {self.name} declares no tensors")
+        return self._memory
+
+    def build(self, declared: Declared) -> Launch:
+        """Build one implementation; what it loads on the way is noted on it."""
+        self._building = declared
+        try:
+            return declared.builder()
+        finally:
+            self._building = None
+
+    @cached_property
+    def checked(self) -> Mapping[str, Rule]:
+        """The rules by tensor, without those that are unchecked."""
+        return {rule.tensor: rule for rule in self.rules if rule.unchecked is None}

@@ -1,0 +1,272 @@
+"""One case, from its tensors to its outcomes: allocate, build, verify, time, verify again.
+
+Everything asked for is answered: each row of the job gets exactly one outcome. Foreign code (kernels,
+builders, oracles) may raise anything; that becomes a `Failed` of its row and costs no other row.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from tirbench import codec, tensors
+from tirbench.errors import UsageError
+from tirbench.harness import timed
+from tirbench.harness.device import Device
+from tirbench.harness.requires import unmet
+from tirbench.harness.verify import Expected, verify
+from tirbench.launch import tirx, triton
+from tirbench.model import (
+    CaseJob,
+    CodeFacts,
+    Failed,
+    Outcome,
+    Plan,
+    Row,
+    Skipped,
+    Stage,
+    Verification,
+    Verified,
+    WorkDone,
+    Wrong,
+)
+
+if TYPE_CHECKING:
+    from tirbench.harness.case import Case, Declared, Launch
+    from tirbench.harness.program import Program
+
+Report = Callable[[dict[str, Any]], None]
+
+
+class CaseRun:
+    """Runs one case of a program and reports what happened to every row of the job."""
+
+    def __init__(self, program: Program, job: CaseJob, plan: Plan, report: Report) -> None:
+        """Prepare to run; nothing is allocated yet."""
+        self.program = program
+        self.job = job
+        self.plan = plan
+        self.report = report
+        self.pending: dict[str, Row] = {row.implementation: row for row in job.rows}
+        self.verified: dict[str, Verification] = {}
+        self.facts: dict[str, CodeFacts] = {}
+        self.notes: dict[str, list[str]] = {name: [] for name in self.pending}
+
+    def run(self) -> None:
+        """Run the case; returns when every row is answered."""
+        try:
+            self._run()
+        finally:
+            for name in list(self.pending):
+                self.fail(name, "load", RuntimeError("the case ended before this row was reached"))
+        self.report({"event": "case_done", "case": self.job.case})
+
+    def _run(self) -> None:
+        from tirbench.harness.case import Shared
+
+        self.stage("allocate")
+        try:
+            if "torch._dynamo" in sys.modules:
+                sys.modules[
+                    "torch._dynamo"
+                ].reset()  # one case's shapes must not make another's dynamic
+            device = Device(self.plan.device)
+            shared = Shared(tensors.Arena(device.torch))
+            case = self.program.open(self.job.case, device, 0, shared)
+        except Exception as error:  # noqa: BLE001 - tensors are drawn by functions of the workload
+            return self.fail_all("allocate", error)
+        with case.contexts:
+            expected = self.expect(case)
+            if expected is None:
+                return None
+            launches = self.build_and_verify(case, expected)
+            timer = timed.choose(self.plan, self.program.timing)
+            launches = self.keep_timed(case, launches, timer)
+            if not launches:
+                return None
+            work = self.work_of(case)
+        return timed.time_rows(self, shared, expected, tuple(launches), timer, work)
+
+    def work_of(self, case: Case) -> WorkDone:
+        """Least work of the case, read from the tensors where it depends on them."""
+        declared = case.declared_work
+        flops, moved = (
+            float(value()) if callable(value) else (None if value is None else float(value))
+            for value in (declared.flops, declared.bytes)
+        )
+        return WorkDone(flops=flops, bytes=moved, roof=declared.roof)
+
+    def expect(self, case: Case) -> Expected | None:
+        """What the oracle says; `None` where that failed, with every row answered."""
+        self.stage("verify")
+        try:
+            return Expected.of(case)
+        except Exception as error:  # noqa: BLE001 - the oracle is a function of the workload
+            self.fail_all("verify", error)
+            return None
+
+    def build_and_verify(self, case: Case, expected: Expected) -> dict[str, Launch]:
+        """Build every pending implementation and verify it once; what is right can be timed."""
+        launches: dict[str, Launch] = {}
+        for name in list(self.pending):
+            declared = case.implementations.get(name)
+            if declared is None:
+                self.fail(
+                    name, "load", UsageError(f"the harness declares no implementation {name!r}")
+                )
+                continue
+            if (reason := unmet(declared.requires, case.device)) is not None:
+                self.answer(Skipped(row=self.pending[name], reason=reason))
+                continue
+            launch = self.build(case, declared)
+            if launch is None:
+                continue
+            if (reason := _untrusted(case, declared)) is not None:
+                self.answer(Skipped(row=self.pending[name], reason=reason))
+            elif not self.job.verify or self.verify(case, declared, launch, expected):
+                launches[name] = launch
+        return launches
+
+    def build(self, case: Case, declared: Declared) -> Launch | None:
+        """The launch closure of one implementation; `None` where building failed."""
+        self.stage("build", declared.name)
+        try:
+            launch = case.build(declared)
+            if not callable(launch):
+                raise TypeError(
+                    f"the builder returned {type(launch).__name__}, not a closure to launch"
+                )
+        except Exception as error:  # noqa: BLE001 - builders import and compile foreign code
+            self.fail(declared.name, "build", error)
+            return None
+        return launch
+
+    def verify(
+        self,
+        case: Case,
+        declared: Declared,
+        launch: Launch,
+        expected: Expected,
+        stage: Stage = "verify",
+    ) -> bool:
+        """One restored, poisoned call, compared with the oracle; answers the row where it is not right."""
+        self.stage(stage, declared.name)
+        interpreted = declared.launches_triton and triton.interpreted()
+        record = (
+            triton.recorded() if declared.launches_triton and not interpreted else nullcontext([])
+        )
+        try:
+            with record as kernels:
+                verification = verify(case, declared, launch, expected)
+        except Exception as error:  # noqa: BLE001 - kernels raise what they like
+            self.fail(declared.name, stage, error)
+            return False
+        if isinstance(verification, str):
+            after = "after timing: " if stage == "reverify" else ""
+            self.answer(
+                Wrong(
+                    row=self.pending[declared.name],
+                    reason=after + verification,
+                    stage="reverify" if after else "verify",
+                )
+            )
+            return False
+        self.verified[declared.name] = verification
+        if stage == "verify":
+            self.notes[declared.name] += expected.notes(case, declared)
+            self.learn(declared, kernels)
+        return True
+
+    def learn(self, declared: Declared, kernels: list[Any]) -> None:
+        """Keep the digest and resources of what was launched."""
+        facts = triton.code_facts(kernels) or tirx.code_facts(declared.executables)
+        chosen = [
+            text for kernel in declared.tuned if (text := triton.chosen_configuration(kernel))
+        ]
+        if facts is not None:
+            self.facts[declared.name] = codec.replace_configuration(
+                facts, "; ".join(chosen) or None
+            )
+
+    def keep_timed(
+        self, case: Case, launches: Mapping[str, Launch], timer: timed.Choice
+    ) -> dict[str, Launch]:
+        """Those that will be timed; the others are answered with the reason why they are not."""
+        kept: dict[str, Launch] = {}
+        for name, launch in launches.items():
+            declared = case.implementations[name]
+            reason = timer.refused if self.job.time else "only verified, as asked"
+            if self.job.time and declared.launches_triton and triton.interpreted():
+                reason = "no GPU: Triton's interpreter verifies a kernel, its time means nothing"
+            if reason is None:
+                kept[name] = launch
+            else:
+                verification = self.verified.get(name) or Verification(
+                    method="unchecked", worst=None
+                )
+                self.answer(
+                    Verified(
+                        row=self.pending[name],
+                        verification=verification,
+                        untimed=reason,
+                        notes=tuple(self.notes[name]),
+                    )
+                )
+        return kept
+
+    # --- Reporting
+
+    def stage(self, stage: Stage, implementation: str | None = None) -> None:
+        """Announce what comes next: whoever watches restarts its deadline and knows whom to blame."""
+        self.report(
+            {
+                "event": "stage",
+                "case": self.job.case,
+                "implementation": implementation,
+                "stage": stage,
+            }
+        )
+
+    def answer(self, outcome: Outcome) -> None:
+        """Report the outcome of a row; a row is answered once."""
+        del self.pending[outcome.row.implementation]
+        self.report({"event": "outcome", "outcome": codec.dump(outcome)})
+
+    def fail(self, name: str, stage: Stage, error: BaseException) -> None:
+        """Answer a row with an error, the line of the TOML it comes from, and the traceback."""
+        place = self.program.place(error.__traceback__)
+        if place == self.program.workload:
+            place = self.program.place_of(name, self.job.case)
+        message = str(error).strip().splitlines()
+        self.answer(
+            Failed(
+                row=self.pending[name],
+                stage=stage,
+                reason=f"{type(error).__name__}: {message[0]}" if message else type(error).__name__,
+                detail="".join(traceback.format_exception(error)),
+                place=place,
+            )
+        )
+
+    def fail_all(self, stage: Stage, error: BaseException) -> None:
+        """Answer every pending row with the same error."""
+        for name in list(self.pending):
+            self.fail(name, stage, error)
+
+
+def _untrusted(case: Case, declared: Declared) -> str | None:
+    """Why Triton's interpreter cannot verify this kernel, where it cannot.
+
+    Seen with Triton 3.7.1: `tl.dot` on bfloat16 returns garbage without a message, bfloat16 sums are NaN.
+    """
+    import torch
+
+    if not (declared.launches_triton and triton.interpreted()):
+        return None
+    used = [name for name in case.memory.names if case.memory[name].dtype == torch.bfloat16]
+    if not used:
+        return None
+    return f"Triton's interpreter computes bfloat16 wrongly ({', '.join(used)}): give the smoke case float16"

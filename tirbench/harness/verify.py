@@ -1,0 +1,158 @@
+"""Right before fast: one restored, poisoned call compared with what the oracle says."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tirbench.check import compare, zeros_pass
+from tirbench.errors import UsageError
+from tirbench.launch import triton
+from tirbench.model import Verification
+from tirbench.tensors import poison_allocator
+
+if TYPE_CHECKING:
+    from tirbench.check import Rule
+    from tirbench.harness.case import Case, Declared, Launch
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is right: one tensor for each checked output, as the oracle computes it.
+
+    Attributes:
+        want: by tensor name; `None` where the case has a reason to check nothing.
+        unchecked: that reason.
+    """
+
+    want: Mapping[str, torch.Tensor]
+    unchecked: str | None = None
+
+    @classmethod
+    def of(cls, case: Case) -> Expected:
+        """Call the oracle once, on private copies of the initial contents.
+
+        Raises:
+            UsageError: the oracle returns something else than it says, or zeros would pass the check.
+            Exception: what the oracle raises.
+        """
+        if case.unchecked_reason is not None:
+            return cls({}, case.unchecked_reason)
+        oracle = case.declared_oracle
+        if oracle is None:
+            raise UsageError(
+                "the workload has neither an oracle nor a reason to check nothing ([check])"
+            )
+        copies = {
+            name: case.memory.initial(name, oracle.dtype)
+            for name in inspect.signature(oracle.function).parameters
+        }
+        for name in oracle.grad:
+            copies[name].requires_grad_()
+        want = bind(oracle.returns, oracle.function(**copies), "the oracle")
+        case.device.synchronize()
+        for name, rule in case.checked.items():
+            if name not in want:
+                raise UsageError(f"{name} is checked, but the oracle does not return it")
+            tested = want[name]
+            if bool(torch.count_nonzero(tested)) and zeros_pass(
+                tested, rule, regions=regions(case, rule)
+            ):
+                raise UsageError(
+                    f"the check of {name} would accept an output of zeros: tighten its tolerance, "
+                    "or give inputs that make the output differ from zero"
+                )
+        return cls({name: tensor.detach() for name, tensor in want.items()})
+
+    def notes(self, case: Case, declared: Declared) -> list[str]:
+        """What a reader of the row must know about how it was run and checked."""
+        said = []
+        if case.memory.restored:
+            said.append(f"{', '.join(case.memory.restored)} restored, untimed")
+        if declared.returns:
+            said.append("returns its own memory")
+        skipped = [
+            name
+            for name in case.checked
+            if declared.outputs is not None and name not in declared.outputs
+        ]
+        if skipped:
+            said.append(f"does not compute {', '.join(skipped)}")
+        return said
+
+
+def verify(
+    case: Case, declared: Declared, launch: Launch, expected: Expected
+) -> Verification | str:
+    """Run an implementation once and compare what it wrote or returned.
+
+    Every output is poisoned and every inout tensor restored before the call, so that only what this
+    call writes can be right. Guard bytes, gaps and inputs are looked at after it.
+
+    Returns:
+        What was compared, or the sentence that says what is wrong.
+
+    Raises:
+        Exception: what the launch raises, also asynchronously.
+    """
+    memory = case.memory
+    memory.restore()
+    memory.poison()
+    for name in declared.returns:
+        if name in expected.want:
+            poison_allocator(case.device.torch, memory[name].nbytes)
+    result = launch()
+    case.device.synchronize()
+    reason = expected.unchecked or declared.unchecked
+    returned = bind(declared.returns, result, declared.name) if declared.returns else {}
+    if damage := memory.violations():
+        return "; ".join(damage)
+    if reason is not None:
+        return Verification(method="unchecked", worst=None, detail=reason)
+    worst = 0.0
+    for name, rule in case.checked.items():
+        if declared.outputs is not None and name not in declared.outputs:
+            continue
+        got = returned.get(name, memory[name])
+        if rule.through is not None:
+            got = _through(rule.through, case, returned)
+        comparison = compare(got, expected.want[name], rule, regions=regions(case, rule))
+        if not comparison.passed:
+            return comparison.message
+        worst = max(worst, comparison.worst)
+    interpreted = declared.launches_triton and triton.interpreted()
+    return Verification(method="interpreter" if interpreted else "oracle", worst=worst)
+
+
+def bind(names: tuple[str, ...], value: Any, whose: str) -> dict[str, Any]:
+    """Returned values by the names they are bound to; `_` ignores one.
+
+    Raises:
+        UsageError: another number of values was returned.
+    """
+    values = tuple(value) if isinstance(value, tuple | list) else (value,)
+    if len(values) != len(names):
+        raise UsageError(
+            f"{whose} returned {len(values)} value(s), `returns` names {len(names)}: {', '.join(names)}"
+        )
+    return {name: item for name, item in zip(names, values, strict=True) if name != "_"}
+
+
+def regions(case: Case, rule: Rule) -> Mapping[str, torch.Tensor]:
+    """The tensors that bound a rule's region, and the initial contents of what lies outside of it."""
+    found = {}
+    for kind in ("rows", "lengths", "mask"):
+        if (name := getattr(rule, kind)) is not None:
+            found[kind] = case.memory.initial(name)
+            found["initial"] = case.memory.initial(rule.tensor)
+    return found
+
+
+def _through(function: Callable[..., Any], case: Case, returned: Mapping[str, Any]) -> Any:
+    """A function of the outputs, called with the tensors its parameters name."""
+    names = inspect.signature(function).parameters
+    return function(*(returned.get(name, case.memory[name]) for name in names))

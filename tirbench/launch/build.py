@@ -1,0 +1,14 @@
+"""`kind = "build"`: called once with the arguments, returns the closure that is launched."""
+
+from __future__ import annotations
+
+from tirbench.launch.call import options
+from tirbench.launch.emit import emit_arguments
+from tirbench.launch.kind import Kind
+
+KIND = Kind(
+    name="build",
+    template="launch/build.py.jinja",
+    arguments=lambda launch: emit_arguments(launch.args),
+    options=options,
+)

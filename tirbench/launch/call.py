@@ -1,0 +1,78 @@
+"""`kind = "call"`: `target(*args)` each time, as written or through `torch.compile`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tirbench.launch.emit import Source, emit, emit_arguments, literal
+from tirbench.launch.kind import Kind
+from tirbench.model import BoundLaunch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def options(launch: BoundLaunch) -> Mapping[str, Source]:
+    """`compile` as a literal; of `grad`, the tensors to differentiate by and the seed."""
+    given = dict(launch.options)
+    grad = dict(given["grad"]) if given.get("grad") is not None else {}  # type: ignore[arg-type, call-overload]
+    of = grad.get("of", ())
+    names = [item if isinstance(item, str) else emit(item) for item in of]
+    seed = grad.get("seed")
+    return {
+        "compile": literal(given["compile"]) if given.get("compile") is not None else Source(""),
+        "of": Source(f"({', '.join(names)},)" if names else ""),
+        "seed": Source(seed) if isinstance(seed, str) else emit(seed),
+    }
+
+
+KIND = Kind(
+    name="call",
+    template="launch/call.py.jinja",
+    arguments=lambda launch: emit_arguments(launch.args),
+    options=options,
+)
+
+
+def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    """`function` through `torch.compile`, for this case alone.
+
+    Without the reset dynamo marks a dimension dynamic at the second shape and falls back to eager at
+    the ninth; `fullgraph` makes a graph break an error instead of a slow reference.
+    """
+    import torch
+
+    torch.compiler.reset()
+    return torch.compile(function, mode=mode, dynamic=False, fullgraph=True)  # type: ignore[no-any-return]
+
+
+def backward(
+    function: Callable[..., Any], of: tuple[Any, ...], seed: Any
+) -> Callable[..., Callable[[], tuple[Any, ...]]]:
+    """The backward pass of `function` alone.
+
+    Args:
+        function: differentiable; run forward once, when the result is called with its arguments.
+        of: tensors among the arguments whose gradients are asked for, in this order. They are replaced
+            by leaves that share their memory.
+        seed: gradient of the output, of the output's shape; `None` for ones.
+
+    Returns:
+        A function of the arguments that returns the launch closure; that returns the gradients.
+    """
+    import torch
+
+    def bind(*args: Any, **named: Any) -> Callable[[], tuple[Any, ...]]:
+        leaves = {id(tensor): tensor.detach().requires_grad_() for tensor in of}
+        positional = [leaves.get(id(value), value) for value in args]
+        by_name = {name: leaves.get(id(value), value) for name, value in named.items()}
+        output = function(*positional, **by_name)
+        gradient = torch.ones_like(output) if seed is None else seed
+
+        def launch() -> tuple[Any, ...]:
+            return torch.autograd.grad(output, tuple(leaves.values()), gradient, retain_graph=True)
+
+        return launch
+
+    return bind

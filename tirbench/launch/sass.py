@@ -1,0 +1,52 @@
+"""What a cubin runs, apart from what it is called: a digest of its machine code.
+
+A cubin and its PTX change with the path and the name of a kernel's source; the `.text` sections and the
+constants they read do not. Sections are read by the ELF-64 layout (System V ABI, chapter 4).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+CODE_SECTIONS: Final = (".text.", ".nv.constant0.", ".nv.constant2.", ".nv.constant4.")
+
+
+def sections(cubin: bytes) -> Iterator[tuple[str, bytes]]:
+    """Name and contents of every section of an ELF-64 little-endian file.
+
+    Raises:
+        ValueError: the bytes are no such file.
+    """
+    if cubin[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("not a 64-bit little-endian ELF file")
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    entry_size, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
+    headers = [
+        struct.unpack_from("<IIQQQQIIQQ", cubin, table + i * entry_size) for i in range(count)
+    ]
+    names_at = headers[names_index][4]
+    for name_at, kind, _, _, offset, size, *_ in headers:
+        start = names_at + name_at
+        name = cubin[start : cubin.index(b"\0", start)].decode()
+        yield (
+            name,
+            b"" if kind == 8 else cubin[offset : offset + size],
+        )  # 8: SHT_NOBITS, no bytes in the file
+
+
+def text_digest(cubins: Iterable[bytes]) -> str:
+    """16 hexadecimal digits over the machine code of a sequence of kernels.
+
+    Section names carry the kernel's name, so only their kind and contents enter, in file order.
+    """
+    digest = hashlib.sha256()
+    for cubin in cubins:
+        for name, content in sections(cubin):
+            for kind in CODE_SECTIONS:
+                if name.startswith(kind):
+                    digest.update(f"{kind}{len(content)}:".encode())
+                    digest.update(content)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,86 @@
+"""`kind = "tirx"`: a function of Apache TVM TIRx, compiled for the device that runs it.
+
+Arguments are given by parameter name. Parameters annotated `T.constexpr` are compiled in, the others
+are passed by position in the order of the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from tirbench.errors import UsageError
+from tirbench.launch.emit import emit_arguments
+from tirbench.launch.kind import Kind
+from tirbench.model import CodeFacts
+
+KIND = Kind(
+    name="tirx",
+    template="launch/tirx.py.jinja",
+    returns=False,
+    arguments=lambda launch: emit_arguments(launch.args),
+)
+
+
+def specialized(
+    function: Any, arguments: Mapping[str, Any], target: str
+) -> tuple[Any, tuple[Any, ...]]:
+    """The concrete TIRx function and what it is called with.
+
+    Args:
+        function: made by `@T.function` (static) or `@T.jit` (with constexpr parameters).
+        arguments: values by parameter name.
+        target: how the workload names the function, for messages.
+
+    Raises:
+        UsageError: a parameter is missing or unknown.
+    """
+    deferred = hasattr(function, "specialize")
+    if deferred:
+        names = list(inspect.signature(function.func).parameters)
+        constant = [name for name in names if name in function.constexpr_names]
+    else:
+        names, constant = [str(parameter.name) for parameter in function.params], []
+    required = [n for n in names if n not in getattr(function, "constexpr_defaults", {})]
+    for wrong, what in (
+        (set(required) - set(arguments), "lacks"),
+        (set(arguments) - set(names), "has no"),
+    ):
+        if wrong:
+            listed = ", ".join(sorted(wrong))
+            raise UsageError(
+                f"{target}: the call {what} {listed}; parameters are {', '.join(names)}"
+            )
+    passed = tuple(arguments[name] for name in names if name not in constant)
+    if deferred:
+        function = function.specialize(**{n: arguments[n] for n in constant if n in arguments})
+    return function, passed
+
+
+def compiled(function: Any, arch: str | None) -> Any:
+    """Compile a concrete TIRx function.
+
+    Args:
+        function: see `specialized`.
+        arch: `sm_90` for a CUDA device, `None` for the CPU through LLVM.
+
+    Returns:
+        The executable; it is called with torch tensors of the device.
+    """
+    from tvm_tirx import tirx
+
+    return tirx.compile(
+        function, target={"kind": "cuda", "arch": arch} if arch is not None else "llvm"
+    )
+
+
+def code_facts(executables: list[Any]) -> CodeFacts | None:
+    """A digest of the device source of the executables; `None` where there is none to read."""
+    modules = [getattr(executable, "mod", executable) for executable in executables]
+    parts = [part for module in modules for part in (module, *getattr(module, "imports", ()))]
+    texts = [part.inspect_source() for part in parts if hasattr(part, "inspect_source")]
+    if not texts:
+        return None
+    return CodeFacts(digest="src:" + hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16])

@@ -1,0 +1,676 @@
+"""The types that pass between the stages: as written, as bound, as measured.
+
+`Workload` is one file as written, with its expressions parsed. `Case` is the same with every axis
+bound: nothing in it is unknown but what only a device or the tensors' contents can tell. `Outcome`
+is what a run says of one implementation of one case; `Run` and `Baseline` are what is kept.
+
+Every type is frozen and holds tuples, so a value can be a key, cross a process and be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from tirbench.expression import Expression
+from tirbench.values import Bound, Dtype, Value
+
+Path: TypeAlias = "tuple[str | int, ...]"
+"""Where something stands in a TOML document: `("tensors", "x", "shape", 0)`."""
+
+Argument: TypeAlias = "Expression | bool | int | float | tuple[Argument, ...]"
+"""A value in a position typed *expr*, as written: a string is an expression, a number itself."""
+
+TensorRole: TypeAlias = Literal["in", "out", "inout", "scratch"]
+ImplementationRole: TypeAlias = Literal["kernel", "reference"]
+TIMERS: Final = ("event", "proton", "cudagraph_proton", "kineto", "wall")
+TimerName: TypeAlias = Literal["event", "proton", "cudagraph_proton", "kineto", "wall"]
+L2Policy: TypeAlias = Literal["cold-dirty", "cold-clean", "warm"]
+Regime: TypeAlias = Literal["burst", "sustained"]
+
+
+# --- As written -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A TOML file: where it lies and what it says.
+
+    `root` is the project's folder on this machine and never leaves it; `path` is relative to it, with
+    forward slashes, and is how the file is named in every output.
+    """
+
+    root: str = field(compare=False, repr=False)
+    path: str
+    text: str = field(repr=False)
+
+    @property
+    def folder(self) -> str:
+        """The folder of the file, relative to the root; targets are looked up from here."""
+        return self.path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Init:
+    """How a tensor gets its contents: one initialiser and its parameters, by name."""
+
+    kind: str
+    parameters: tuple[tuple[str, Argument], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One tensor as written; `like` is already followed (shape, strides and dtype are copied)."""
+
+    name: str
+    path: Path
+    role: TensorRole = "in"
+    like: str | None = None
+    shape: tuple[Argument, ...] | None = None
+    strides: tuple[Argument, ...] | None = None
+    offset: Argument | None = None
+    dtype: Expression | None = None
+    init: Init | None = None
+    reset: Literal["restore", "none"] | None = None
+    reason: str | None = None
+    view: str | None = None
+    permute: tuple[Argument, ...] | None = None
+    memory: Literal["device", "symmetric"] = "device"
+    replicated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """The arguments of a call as written: by position or by name, never both."""
+
+    positional: tuple[Argument, ...] = ()
+    named: tuple[tuple[str, Argument], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A named Python function and how it is called: an oracle, an `[[init]]`, a `through`."""
+
+    target: str
+    path: Path
+    args: Arguments = Arguments()
+    returns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One launch as written. `options` holds the keys of its kind (`grid`, `num_warps`, `compile` …)."""
+
+    kind: str
+    target: str
+    path: Path
+    args: Arguments = Arguments()
+    options: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """What a machine must have: empty fields ask for nothing."""
+
+    device: Literal["cuda", "cpu"] | None = None
+    capability: str | None = None
+    memory: Argument | None = None
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Implementation:
+    """Something timed: a kernel of ours or a reference of someone else's."""
+
+    name: str
+    role: ImplementationRole
+    path: Path
+    steps: tuple[Launch, ...]
+    returns: tuple[str, ...] = ()
+    context: Function | None = None
+    requires: Requirements = Requirements()
+    unchecked: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputCheck:
+    """How one output is compared; numbers are as written, case expressions among them."""
+
+    tensor: str
+    path: Path
+    exact: bool = False
+    rtol: Argument | None = None
+    atol: Argument | None = None
+    matched: Argument | None = None
+    relative_l2: Argument | None = None
+    cosine: Argument | None = None
+    not_worse_than: str | None = None
+    rows: str | None = None
+    lengths: str | None = None
+    mask: str | None = None
+    through: Function | None = None
+    allow_nan: bool = False
+    unchecked: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The oracle and the rules of each output. `disabled` is the reason why nothing is checked."""
+
+    oracle: Function | None = None
+    dtype: str = "float64"
+    grad: tuple[str, ...] = ()
+    grad_seed: Argument | None = None
+    outputs: tuple[OutputCheck, ...] = ()
+    disabled: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Cases left out, with the reason; empty `implementations` means all of them."""
+
+    when: Expression
+    reason: str
+    path: Path
+    implementations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a case must do at least, for rates and the distance to the roof."""
+
+    flops: Argument | None = None
+    bytes: Argument | None = None
+    roof: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerChoice:
+    """How a workload asks to be timed; `None` defers to the one place that decides it."""
+
+    name: TimerName | None = None
+    rounds: int | None = None
+    warmup: float | None = None
+    repeat: float | None = None
+    cudagraph_rep: float | None = None
+    cooldown_s: float | None = None
+    l2: L2Policy = "cold-dirty"
+    regime: Regime = "burst"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """When a change is a regression: the one threshold, and the reference whose ratio is pinned."""
+
+    slower_than: Argument = 0.01
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """A distributed workload: how many ranks, and what runs on each before every launch."""
+
+    world_size: Argument
+    prepare: Function | None = None
+
+
+Axis: TypeAlias = "tuple[tuple[tuple[str, Value], ...], ...]"
+"""The points of one axis; each binds one name or, for row tables, several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One workload file as written: complete, checked by the schema, its expressions parsed.
+
+    Not every valid `Workload` expands: shapes, assertions and conditions are known only per case.
+    """
+
+    name: str
+    source: Source
+    description: str
+    id: str | None = None
+    seed: int = 0
+    asserts: tuple[Expression, ...] = ()
+    params: tuple[tuple[str, Value], ...] = ()
+    matrix: tuple[tuple[str, Axis], ...] = ()
+    cases: tuple[tuple[tuple[str, Value], ...], ...] = ()
+    skips: tuple[Skip, ...] = ()
+    select: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    derive: tuple[tuple[str, Argument], ...] = ()
+    tensors: tuple[Tensor, ...] = ()
+    inits: tuple[Function, ...] = ()
+    kernels: tuple[Implementation, ...] = ()
+    references: tuple[Implementation, ...] = ()
+    check: Check = Check()
+    work: Work = Work()
+    timer: TimerChoice = TimerChoice()
+    gate: Gate = Gate()
+    requires: Requirements = Requirements()
+    ranks: Ranks | None = None
+
+
+# --- As bound: one case ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundInit:
+    """An initialiser with its parameters bound; data phase is allowed (`lengths` is a tensor)."""
+
+    kind: str
+    parameters: tuple[tuple[str, Bound], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundTensor:
+    """One tensor that the case uses. `shape` and `strides` are integers but for scratch tensors.
+
+    `strides` and `offset` are in elements. A view (`view` names its base) owns no memory.
+    """
+
+    name: str
+    path: Path
+    role: TensorRole
+    dtype: Dtype
+    shape: tuple[Bound, ...]
+    strides: tuple[Bound, ...] | None = None
+    offset: Bound = 0
+    init: BoundInit | None = None
+    reset: Literal["restore", "none"] = "none"
+    view: str | None = None
+    permute: tuple[int, ...] | None = None
+    memory: Literal["device", "symmetric"] = "device"
+    replicated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundArguments:
+    """The arguments of a call with `omit` already dropped."""
+
+    positional: tuple[Bound, ...] = ()
+    named: tuple[tuple[str, Bound], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundFunction:
+    """A named Python function and its bound arguments."""
+
+    target: str
+    path: Path
+    args: BoundArguments = BoundArguments()
+    returns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundLaunch:
+    """One launch with its arguments and the options of its kind bound."""
+
+    kind: str
+    target: str
+    path: Path
+    args: BoundArguments = BoundArguments()
+    options: tuple[tuple[str, Bound], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundImplementation:
+    """One implementation of the case; `skipped` is the reason of the `[[skip]]` that names it."""
+
+    name: str
+    role: ImplementationRole
+    path: Path
+    steps: tuple[BoundLaunch, ...]
+    returns: tuple[str, ...] = ()
+    context: BoundFunction | None = None
+    requires: Requirements = Requirements()
+    unchecked: str | None = None
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundOutput:
+    """The rule of one output with its numbers bound; every condition given must hold.
+
+    Where no number is given the scale-free default of the dtype applies (LANGUAGE, default tolerance).
+    """
+
+    tensor: str
+    path: Path
+    exact: bool = False
+    rtol: float | None = None
+    atol: float | None = None
+    matched: float | None = None
+    relative_l2: float | None = None
+    cosine: float | None = None
+    not_worse_than: str | None = None
+    rows: str | None = None
+    lengths: str | None = None
+    mask: str | None = None
+    through: BoundFunction | None = None
+    allow_nan: bool = False
+    unchecked: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundCheck:
+    """The oracle of the case and one rule for each checked tensor, in definition order."""
+
+    oracle: BoundFunction | None = None
+    dtype: str = "float64"
+    grad: tuple[str, ...] = ()
+    grad_seed: Bound = None
+    outputs: tuple[BoundOutput, ...] = ()
+    disabled: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundWork:
+    """Least work of the case; data phase is allowed."""
+
+    flops: Bound = None
+    bytes: Bound = None
+    roof: Dtype | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A workload with every axis bound.
+
+    `id` is without the workload's name (`hs4096_bs128`); `key` has both. `selected_by` are the names of
+    the `[select]` lists that match, `default`, `smoke` and `cpu` with their defaults filled in.
+    """
+
+    workload: Workload = field(repr=False)
+    id: str
+    values: tuple[tuple[str, Value], ...]
+    tensors: tuple[BoundTensor, ...]
+    inits: tuple[BoundFunction, ...]
+    implementations: tuple[BoundImplementation, ...]
+    check: BoundCheck
+    work: BoundWork
+    slower_than: float
+    selected_by: frozenset[str] = frozenset()
+    world_size: int | None = None
+    prepare: BoundFunction | None = None
+    skipped: str | None = None
+
+    @property
+    def key(self) -> str:
+        """`workload/id`: how the case is named in every output and on the command line."""
+        return f"{self.workload.name}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harness:
+    """A generated program: its file name, its text, and its lines against those of the TOML."""
+
+    name: str
+    text: str = field(repr=False)
+    cases: tuple[str, ...]
+    source_map: tuple[tuple[int, int], ...] = field(repr=False)
+
+
+# --- As run ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a worker does with a case, the same for every case of a job.
+
+    `timer` is `None` for the default of the device; `placements` is K, the number of placement seeds;
+    `rounds` how often each placement is measured.
+    """
+
+    device: Literal["cuda", "cpu"]
+    timer: TimerName | None = None
+    placements: int = 5
+    rounds: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseJob:
+    """One case of a job: which implementations run, and how far each goes.
+
+    `rows` lists every implementation that must be answered for; `verify` and `time` say what is asked.
+    On a CPU, Triton kernels are verified in the interpreter and never timed; the worker says so.
+    """
+
+    case: str
+    rows: tuple[Row, ...]
+    verify: bool = True
+    time: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One harness to run in one worker: all cases of one workload that share a plan."""
+
+    workload: str
+    harness: str
+    plan: Plan
+    cases: tuple[CaseJob, ...]
+
+
+# --- As measured ----------------------------------------------------------------------------------
+
+Stage: TypeAlias = Literal["load", "allocate", "build", "verify", "time", "reverify"]
+"""Where something failed. `allocate`: tensors; `reverify`: the check after timing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What was compared, once before and (for timed rows) once after timing.
+
+    `worst` is the largest share of its tolerance that any output used: 1 is the limit.
+    """
+
+    method: Literal["oracle", "interpreter", "digest", "unchecked"]
+    worst: float | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """The time of one implementation of one case, over all placements.
+
+    `midmean_us` is the mean over placements of the interquartile mean of the calls; `half_width_us` is
+    the 95 % half width of what a repetition on the same placement seeds would give; `mean_us` is what
+    `bench()` puts into `impls`. `busy_us`, `span_us` and `sum_us` are medians over calls where the
+    profiler gives them.
+    """
+
+    timer: TimerName
+    midmean_us: float
+    half_width_us: float
+    mean_us: float
+    median_us: float
+    min_us: float
+    p10_us: float
+    p90_us: float
+    calls: int
+    placements_us: tuple[float, ...]
+    within_sd: float
+    """s_w: relative standard deviation of one placement's midmean when measured again."""
+    busy_us: float | None = None
+    span_us: float | None = None
+    sum_us: float | None = None
+    kernels: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkDone:
+    """What the case had to do at least: operations, bytes, and the dtype whose compute roof applies."""
+
+    flops: float | None = None
+    bytes: float | None = None
+    roof: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What the time means: achieved rates and how much of the measured roof they are (0 … 1)."""
+
+    gbytes_per_s: float | None = None
+    tflops: float | None = None
+    roof: float | None = None
+    roof_by: Literal["bandwidth", "compute"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeFacts:
+    """What ran: a digest with its kind (`sass:…`, `src:…`, `names:…`) and the compiler's resources."""
+
+    digest: str
+    registers: int | None = None
+    spills: int | None = None
+    shared_bytes: int | None = None
+    configuration: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Which implementation of which case an outcome is about."""
+
+    workload: str
+    case: str
+    implementation: str
+    role: ImplementationRole
+
+    @property
+    def key(self) -> str:
+        """`workload/case/implementation`."""
+        return f"{self.workload}/{self.case}/{self.implementation}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """Right, and how fast."""
+
+    row: Row
+    verification: Verification
+    estimate: Estimate
+    work: WorkDone = WorkDone()
+    rates: Rates = Rates()
+    code: CodeFacts | None = None
+    problem: str = ""
+    protocol: str = ""
+    source: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """Right, but not timed, with the reason."""
+
+    row: Row
+    verification: Verification
+    untimed: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrong:
+    """Ran and gave a wrong result: which tensor, how far off, where."""
+
+    row: Row
+    reason: str
+    stage: Literal["verify", "reverify"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Could not be built, launched or measured.
+
+    `reason` is one line (`ImportError: no module named deep_gemm`); `place` is the line of the TOML
+    that asked for it (`workloads/x.toml:12`); a reference that fails is a BASELINE_ERROR and no fault of
+    the workload.
+    """
+
+    row: Row
+    stage: Stage
+    reason: str
+    detail: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Not run, with the sentence that says why and what to do about it."""
+
+    row: Row
+    reason: str
+
+
+Outcome: TypeAlias = "Timed | Verified | Wrong | Failed | Skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The facts of the machine a run was made on: nothing in it names a host, a user or a path.
+
+    `hardware` is the folder name of baselines (`nvidia-h200`); `unit` a salted short digest of the
+    device's UUID. Fields that could not be read hold the reason in `missing`.
+    """
+
+    hardware: str
+    device: str
+    kind: Literal["cuda", "cpu"]
+    unit: str | None = None
+    memory_bytes: int | None = None
+    versions: tuple[tuple[str, str], ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofs:
+    """Measured ceilings of a device: copy bandwidth and matrix product rate by dtype name."""
+
+    copy_gbytes_per_s: float | None = None
+    tflops: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Everything one `exec` measured. Outcomes are cases × implementations, each exactly once."""
+
+    id: str
+    machine: Machine
+    commit: str | None
+    dirty: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
+    roofs: Roofs = Roofs()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedRow:
+    """One accepted number of a baseline file (MEASURING, section 4)."""
+
+    case: str
+    implementation: str
+    midmean_us: float
+    band: float
+    anchor_us: float
+    problem: str
+    protocol: str
+    code: str
+    source: str
+    env: str
+    unit: str
+    ratio: float | None = None
+    ratio_band: float | None = None
+    resources: tuple[tuple[str, int], ...] = ()
+    configuration: str | None = None
+    reason: str | None = None
+    seal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The pinned rows of one workload on one class of hardware, sorted by case and implementation."""
+
+    workload: str
+    hardware: str
+    rows: tuple[PinnedRow, ...]

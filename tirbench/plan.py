@@ -1,0 +1,99 @@
+"""Cases → Jobs: what runs, how far each row goes, and what is answered before anything starts.
+
+On a CUDA device every selected case is verified and timed. Without one, smoke cases are verified (Triton
+kernels in the interpreter), the cases of the `cpu` list are timed by `wall` where an implementation runs on
+a CPU, and every other row says why it was not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from tirbench.model import BoundImplementation, Case, CaseJob, Job, Plan, Row, Skipped
+
+NO_GPU: Final = "no GPU here: a default case is verified and timed on a CUDA device"
+INTERPRETER: Final = "Triton's interpreter verifies smoke cases only; this one is timed on a CPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What the user asked to be done with the selected cases.
+
+    `explicit` cases were named one by one: they run whatever lists they are in.
+    """
+
+    plan: Plan
+    verify: bool = True
+    time: bool = True
+    explicit: bool = False
+
+
+@dataclass(slots=True)
+class Planned:
+    """Jobs by workload, and the rows that are answered already."""
+
+    jobs: list[Job] = field(default_factory=list)
+    answered: list[Skipped] = field(default_factory=list)
+
+
+def rows_of(case: Case) -> tuple[Row, ...]:
+    """Every row of a case, kernels first."""
+    return tuple(
+        Row(workload=case.workload.name, case=case.id, implementation=item.name, role=item.role)
+        for item in case.implementations
+    )
+
+
+def plan(cases: Iterable[tuple[str, Sequence[Case]]], ask: Ask) -> Planned:
+    """Decide for every row of every case.
+
+    Args:
+        cases: per workload, the path of its harness and the selected cases.
+        ask: what is to be done with them.
+    """
+    planned = Planned()
+    for harness, of_workload in cases:
+        jobs = [
+            job
+            for case in of_workload
+            if (job := _case_job(case, ask, planned.answered)) is not None
+        ]
+        if jobs:
+            name = of_workload[0].workload.name
+            planned.jobs.append(
+                Job(workload=name, harness=harness, plan=ask.plan, cases=tuple(jobs))
+            )
+    return planned
+
+
+def _case_job(case: Case, ask: Ask, answered: list[Skipped]) -> CaseJob | None:
+    rows = dict(zip(rows_of(case), case.implementations, strict=True))
+    reasons = {row: _reason(case, item, ask) for row, item in rows.items()}
+    answered.extend(
+        Skipped(row=row, reason=reason) for row, reason in reasons.items() if reason is not None
+    )
+    asked = tuple(row for row, reason in reasons.items() if reason is None)
+    if not asked:
+        return None
+    timed = ask.time and (ask.plan.device == "cuda" or ask.explicit or "cpu" in case.selected_by)
+    return CaseJob(case=case.id, rows=asked, verify=ask.verify, time=timed)
+
+
+def _reason(case: Case, item: BoundImplementation, ask: Ask) -> str | None:
+    """Why a row is not run; `None` where it is."""
+    if (skipped := case.skipped or item.skipped) is not None:
+        return skipped
+    if case.world_size is not None and case.world_size > 1:
+        return f"needs {case.world_size} ranks: start it with torchrun --nproc-per-node {case.world_size}"
+    needed: Literal["cuda", "cpu"] | None = item.requires.device or case.workload.requires.device
+    if needed is not None and needed != ask.plan.device:
+        return f"needs a {'CUDA device' if needed == 'cuda' else 'CPU'}"
+    if ask.plan.device == "cuda" or ask.explicit:
+        return None
+    if not case.selected_by & {"smoke", "cpu"}:
+        return NO_GPU
+    if "smoke" not in case.selected_by and any(step.kind == "triton" for step in item.steps):
+        return INTERPRETER
+    return None

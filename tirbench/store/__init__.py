@@ -1,0 +1,44 @@
+"""What is kept: runs in the ignored `.tirbench/`, accepted numbers beside the workloads."""
+
+from __future__ import annotations
+
+from tirbench.store.baseline import (
+    BaselineError,
+    baseline_path,
+    device_path,
+    is_sealed,
+    read_baseline,
+    render_baseline,
+    write_baseline,
+    write_device,
+)
+from tirbench.store.git import Tree, read_tree, require_committed
+from tirbench.store.journal import KeptRun, RunError, RunWriter, open_run, read_run, run_ids
+from tirbench.store.pin import Change, Pinned, Pinning, PinPlan, apply, band, plan_pin
+
+__all__ = [
+    "BaselineError",
+    "Change",
+    "KeptRun",
+    "PinPlan",
+    "Pinned",
+    "Pinning",
+    "RunError",
+    "RunWriter",
+    "Tree",
+    "apply",
+    "band",
+    "baseline_path",
+    "device_path",
+    "is_sealed",
+    "open_run",
+    "plan_pin",
+    "read_baseline",
+    "read_run",
+    "read_tree",
+    "render_baseline",
+    "require_committed",
+    "run_ids",
+    "write_baseline",
+    "write_device",
+]

@@ -1,0 +1,346 @@
+"""A run as it is kept while it happens: one folder, one line for each finished row.
+
+    .tirbench/runs/latest                            the id of the run started last
+    .tirbench/runs/20250131-142503-7f3a1c/
+        run.json          what was asked, of which commit, on which machine; written first
+        outcomes.jsonl    one outcome a line, on the disk before the next row starts
+        samples.jsonl     µs of every call: {"row": …, "placement": 0, "round": 1, "samples_us": […]}
+        harness/          the programs that ran
+        logs/             what workers printed
+
+A run that is killed leaves what it has finished; whoever reads it is told that it is incomplete. Nothing in
+the folder names a host, a user or a path of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+import tirbench
+from tirbench import codec
+from tirbench.errors import TirbenchError, UsageError
+from tirbench.model import Machine, Outcome, Roofs, Row, Run
+from tirbench.store.files import Scrub, scrubber, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from tirbench.store.git import Tree
+
+FORMAT: Final = 1
+"""Of run.json and the lines beside it; raised when a reader of the old form would misread the new."""
+
+
+class RunError(TirbenchError):
+    """A kept run cannot be found or read."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunWriter:
+    """An open run: takes outcomes as they come; made by `open_run`, which also closes it."""
+
+    id: str
+    folder: Path
+    rows: tuple[Row, ...]
+    _metadata: dict[str, codec.Json]
+    _scrub: Scrub
+    _outcomes: IO[bytes]
+    _samples: IO[bytes]
+    _asked: frozenset[Row]
+    _answered: set[str] = field(default_factory=set)
+
+    @property
+    def log_folder(self) -> Path:
+        """Where workers' logs go."""
+        return self.folder / "logs"
+
+    @property
+    def harness_folder(self) -> Path:
+        """Where the generated programs go."""
+        return self.folder / "harness"
+
+    def harness(self, name: str, text: str) -> Path:
+        """Keep a generated program under its file name; the path is what a worker runs."""
+        path = self.harness_folder / name
+        write(path, text)
+        return path
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Keep what became of one row; it is on the disk when this returns.
+
+        Raises:
+            ValueError: the row was not asked for, or has an outcome already.
+        """
+        key = outcome.row.key
+        if outcome.row not in self._asked:
+            raise ValueError(f"{key} was not asked of this run")
+        if key in self._answered:
+            raise ValueError(f"{key} has an outcome already")
+        self._answered.add(key)
+        self._append(self._outcomes, codec.dump(outcome))
+        os.fsync(self._outcomes.fileno())
+
+    def samples(
+        self, row: Row, placement: int, round_index: int, samples_us: Sequence[float]
+    ) -> None:
+        """Keep the times of single calls, to a tenth of a nanosecond, in the order they were taken."""
+        line: dict[str, codec.Json] = {
+            "row": row.key,
+            "placement": placement,
+            "round": round_index,
+            "samples_us": [round(sample, 4) for sample in samples_us],
+        }
+        self._append(self._samples, line)
+
+    def roofs(self, roofs: Roofs) -> None:
+        """Keep the measured ceilings of the device."""
+        self._metadata["roofs"] = codec.dump(roofs)
+        self._write_metadata()
+
+    def machine(self, machine: Machine) -> None:
+        """Replace the facts of the machine by those a worker could add to."""
+        self._metadata["machine"] = codec.dump(machine)
+        self._write_metadata()
+
+    @property
+    def unanswered(self) -> tuple[Row, ...]:
+        """The rows that were asked for and have no outcome yet."""
+        return tuple(row for row in self.rows if row.key not in self._answered)
+
+    def _append(self, file: IO[bytes], data: codec.Json) -> None:
+        text = json.dumps(_scrubbed(data, self._scrub), ensure_ascii=False, allow_nan=False)
+        file.write(text.encode("utf-8", errors="backslashreplace") + b"\n")
+        file.flush()
+
+    def _write_metadata(self) -> None:
+        data = _scrubbed(self._metadata, self._scrub)
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2)
+        write(self.folder / "run.json", text + "\n")
+
+    def _close(self, *, finished: bool) -> None:
+        for file in (self._outcomes, self._samples):
+            file.close()
+        for log in sorted(self.log_folder.rglob("*")):
+            if log.is_file():
+                write(log, self._scrub(log.read_text(encoding="utf-8", errors="replace")))
+        self._metadata["complete"] = finished and not self.unanswered
+        self._write_metadata()
+
+
+@contextmanager
+def open_run(
+    root: Path,
+    *,
+    machine: Machine,
+    rows: Iterable[Row],
+    tree: Tree,
+    suite: str = "",
+    now: Callable[[], float] = time.time,
+    token: Callable[[], str] = lambda: secrets.token_hex(3),
+) -> Iterator[RunWriter]:
+    """Start to keep a run; what it has finished stays, whatever ends it.
+
+    Args:
+        root: the project's folder; the run goes below its `.tirbench/`.
+        machine: the facts of the machine.
+        rows: every row that must get an outcome.
+        tree: what git said before anything was measured.
+        suite: digest of the workload files.
+        now: seconds since 1970, for the id.
+        token: random text, for the id: two runs that start together have two folders.
+    """
+    runs = root / ".tirbench" / "runs"
+    run_id, folder = _new_folder(runs, now, token)
+    for name in ("logs", "harness"):
+        (folder / name).mkdir()
+    asked = tuple(rows)
+    metadata: dict[str, codec.Json] = {
+        "schema": FORMAT,
+        "tirbench": tirbench.__version__,
+        "id": run_id,
+        "commit": tree.commit,
+        "dirty": list(tree.dirty),
+        "suite": suite,
+        "machine": codec.dump(machine),
+        "roofs": codec.dump(Roofs()),
+        "rows": [codec.dump(row) for row in asked],
+        "complete": False,
+    }
+    with (
+        (folder / "outcomes.jsonl").open("xb") as outcomes,
+        (folder / "samples.jsonl").open("xb") as samples,
+    ):
+        writer = RunWriter(
+            id=run_id,
+            folder=folder,
+            rows=asked,
+            _asked=frozenset(asked),
+            _metadata=metadata,
+            _scrub=scrubber(root),
+            _outcomes=outcomes,
+            _samples=samples,
+        )
+        writer._write_metadata()  # noqa: SLF001 - the writer's other half
+        write(runs / "latest", run_id + "\n")
+        finished = False
+        try:
+            yield writer
+            finished = True
+        finally:
+            writer._close(finished=finished)  # noqa: SLF001 - the writer's other half
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRun:
+    """A run read back: what it says, where it lies, and what is missing from it."""
+
+    run: Run
+    folder: Path
+    rows: tuple[Row, ...]
+    suite: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def harnesses(self) -> tuple[Path, ...]:
+        """The generated programs, by name."""
+        return tuple(sorted((self.folder / "harness").glob("*.py")))
+
+    def samples(self) -> Iterator[tuple[str, int, int, tuple[float, ...]]]:
+        """Row key, placement, round and µs of each call, as they were taken."""
+        for line in _lines(self.folder / "samples.jsonl")[0]:
+            times = tuple(cast("list[float]", line["samples_us"]))
+            yield str(line["row"]), int(line["placement"]), int(line["round"]), times
+
+
+def read_run(root: Path, run_id: str = "latest") -> KeptRun:
+    """Read a kept run, also one that was cut short: what is missing stands in its notes.
+
+    Args:
+        root: the project's folder.
+        run_id: an id, the beginning of one, or `latest`.
+
+    Raises:
+        RunError: there is no such run, or its files do not have the form that this version writes.
+    """
+    folder = _find(root / ".tirbench" / "runs", run_id)
+    metadata = _read_metadata(folder)
+    lines, torn = _lines(folder / "outcomes.jsonl")
+    try:
+        outcomes = tuple(cast("Outcome", codec.load(Outcome, line)) for line in lines)
+        rows = tuple(codec.load(Row, row) for row in metadata["rows"])
+        run = Run(
+            id=str(metadata["id"]),
+            machine=codec.load(Machine, metadata["machine"]),
+            commit=metadata["commit"],
+            dirty=tuple(metadata["dirty"]),
+            outcomes=outcomes,
+            roofs=codec.load(Roofs, metadata["roofs"]),
+            complete=bool(metadata["complete"]) and not torn and len(outcomes) == len(rows),
+        )
+    except (codec.CodecError, KeyError) as error:
+        raise RunError(f"run {folder.name} cannot be read: {error}") from error
+    notes = _notes(run, rows, torn=torn)
+    return KeptRun(run=run, folder=folder, rows=rows, suite=str(metadata["suite"]), notes=notes)
+
+
+def run_ids(root: Path) -> tuple[str, ...]:
+    """The ids of all kept runs, oldest first."""
+    runs = root / ".tirbench" / "runs"
+    return tuple(sorted(path.parent.name for path in runs.glob("*/run.json")))
+
+
+# --- Folders and lines ----------------------------------------------------------------------------
+
+
+def _new_folder(runs: Path, now: Callable[[], float], token: Callable[[], str]) -> tuple[str, Path]:
+    runs.mkdir(parents=True, exist_ok=True)
+    for _ in range(100):
+        run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now()))}-{token()}"
+        try:
+            (runs / run_id).mkdir()
+        except FileExistsError:
+            continue
+        return run_id, runs / run_id
+    raise RunError(f"no free name for a run in {runs.name}")
+
+
+def _find(runs: Path, run_id: str) -> Path:
+    if run_id == "latest":
+        pointer = runs / "latest"
+        if not pointer.is_file():
+            raise RunError("no run is kept here yet; `tirbench exec` makes one")
+        run_id = pointer.read_text(encoding="utf-8").strip()
+    found = [path for path in sorted(runs.glob("*/")) if path.name.startswith(run_id)]
+    exact = [path for path in found if path.name == run_id]
+    if len(exact or found) != 1 or not run_id:
+        known = ", ".join(path.name for path in (found or sorted(runs.glob("*/")))[-5:]) or "none"
+        which = "is ambiguous" if found else "is not kept"
+        raise UsageError(f"run {run_id!r} {which} here; the latest are: {known}")
+    return (exact or found)[0]
+
+
+def _read_metadata(folder: Path) -> dict[str, Any]:
+    try:
+        data = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"run {folder.name} has no readable run.json: {error}") from error
+    if not isinstance(data, dict) or data.get("schema") != FORMAT:
+        found = data.get("schema") if isinstance(data, dict) else None
+        raise RunError(
+            f"run {folder.name} is in format {found}, this version reads {FORMAT}; run it again"
+        )
+    return data
+
+
+def _lines(path: Path) -> tuple[list[dict[str, Any]], bool]:
+    """The objects of a file of lines, and whether its last line is torn: cut off while being written.
+
+    Raises:
+        RunError: another line than the last is broken.
+    """
+    if not path.is_file():
+        return [], False
+    parts = path.read_bytes().split(b"\n")
+    tail = parts.pop()
+    objects: list[dict[str, Any]] = []
+    for number, part in enumerate(parts, start=1):
+        try:
+            objects.append(json.loads(part))
+        except ValueError as error:  # noqa: PERF203 - the message names the line
+            raise RunError(f"{path.parent.name}/{path.name}:{number}: {error}") from error
+    return objects, bool(tail)
+
+
+def _notes(run: Run, rows: tuple[Row, ...], *, torn: bool) -> tuple[str, ...]:
+    answered = Counter(outcome.row.key for outcome in run.outcomes)
+    doubled = sorted(key for key, count in answered.items() if count > 1)
+    if doubled:
+        raise RunError(f"run {run.id} answers twice for {', '.join(doubled)}")
+    notes = []
+    if torn:
+        notes.append("the last line of outcomes.jsonl is cut off and left out")
+    missing = [row.key for row in rows if row.key not in answered]
+    if missing:
+        shown = ", ".join(missing[:3]) + (" …" if len(missing) > 3 else "")
+        notes.append(f"incomplete: {len(missing)} of {len(rows)} rows have no outcome ({shown})")
+    elif not run.complete and not torn:
+        notes.append("incomplete: the run was ended before it was closed")
+    return tuple(notes)
+
+
+def _scrubbed(data: codec.Json, scrub: Scrub) -> codec.Json:
+    if isinstance(data, str):
+        return scrub(data)
+    if isinstance(data, list):
+        return [_scrubbed(item, scrub) for item in data]
+    if isinstance(data, dict):
+        return {key: _scrubbed(item, scrub) for key, item in data.items()}
+    return data

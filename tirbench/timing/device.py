@@ -1,0 +1,168 @@
+"""The device that a timer drives: a thin view of torch.cuda, small enough to be faked in ten lines."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import torch
+
+from tirbench.errors import TimerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tirbench.timing.plan import Closure
+
+# As triton's get_empty_cache_for_benchmark: 256 MiB of int32, whatever the device. A device with
+# more than 128 MiB of L2 gets twice its L2 instead (triton-lang/triton#3943, NVIDIA/TileGym#118).
+FLUSH_BYTES: Final = 256 << 20
+
+
+class Event(Protocol):
+    """A point on a stream."""
+
+    def record(self) -> object:
+        """Mark the current point of the current stream."""
+
+    def elapsed_time(self, end: Any) -> float:
+        """Milliseconds from this event to `end`."""
+
+
+class Graph(Protocol):
+    """A captured graph."""
+
+    def replay(self) -> object:
+        """Launch all of it on the current stream."""
+
+
+class Device(Protocol):
+    """What timers need of a GPU."""
+
+    @property
+    def is_hip(self) -> bool:
+        """Whether torch is built for ROCm."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has nothing left to do."""
+
+    def synchronize_stream(self) -> None:
+        """Wait until the current stream has nothing left to do."""
+
+    def event(self) -> Event:
+        """A new event with timing."""
+
+    def is_capturing(self) -> bool:
+        """Whether a graph is being captured on the current stream."""
+
+    def side_stream(self) -> contextlib.AbstractContextManager[object]:
+        """Make a stream current that is neither the default stream nor anyone else's."""
+
+    def capture(self, body: Closure) -> Graph:
+        """Capture what `body` launches on the current stream, with garbage collection off."""
+
+    def fill_one(self) -> None:
+        """Launch the smallest kernel there is: write one element."""
+
+
+class CudaDevice:
+    """One GPU through torch.cuda (CUDA or ROCm)."""
+
+    def __init__(self, index: int) -> None:
+        """Look at the GPU with that index; the context is created by whoever launches first."""
+        self.index = index
+        properties = torch.cuda.get_device_properties(index)
+        self.name: str = properties.name
+        self.l2_bytes: int = getattr(properties, "L2_cache_size", 0)
+        self._one: torch.Tensor | None = None
+
+    @property
+    def is_hip(self) -> bool:
+        """Whether torch is built for ROCm."""
+        return torch.version.hip is not None
+
+    @property
+    def flush_bytes(self) -> int:
+        """Size of a flush buffer: Triton's, or twice a larger L2."""
+        return max(FLUSH_BYTES, 2 * self.l2_bytes)
+
+    def active(self) -> contextlib.AbstractContextManager[object]:
+        """Make this GPU torch's current one."""
+        return torch.cuda.device(self.index)
+
+    def synchronize(self) -> None:
+        """Wait until the device has nothing left to do."""
+        torch.cuda.synchronize(self.index)
+
+    def synchronize_stream(self) -> None:
+        """Wait until the current stream has nothing left to do."""
+        torch.cuda.current_stream(self.index).synchronize()
+
+    def event(self) -> Event:
+        """A new event with timing."""
+        event: Event = torch.cuda.Event(enable_timing=True)
+        return event
+
+    def is_capturing(self) -> bool:
+        """Whether a graph is being captured on the current stream."""
+        return bool(torch.cuda.is_current_stream_capturing())
+
+    @contextlib.contextmanager
+    def side_stream(self) -> Iterator[None]:
+        """Make a new stream current, ordered after the work before and before the work after it."""
+        outer = torch.cuda.current_stream(self.index)
+        side = torch.cuda.Stream(self.index)
+        side.wait_stream(outer)
+        with torch.cuda.stream(side):
+            yield
+        outer.wait_stream(side)
+
+    def capture(self, body: Closure) -> Graph:
+        """Capture what `body` launches on the current stream.
+
+        The cyclic garbage collector is off meanwhile: the finaliser of a kernel would unload its module
+        and make the capture invalid (as triton.testing of Triton 3.9).
+        """
+        graph = torch.cuda.CUDAGraph()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            with torch.cuda.graph(graph, stream=torch.cuda.current_stream(self.index)):
+                body()
+        finally:
+            if collecting:
+                gc.enable()
+        return graph
+
+    def fill_one(self) -> None:
+        """Write one element."""
+        if self._one is None:
+            self._one = torch.empty(1, dtype=torch.int32, device=f"cuda:{self.index}")
+        self._one.zero_()
+
+
+def open_cuda(device: object, timer: str) -> CudaDevice:
+    """The GPU to time on: `device`, or torch's current one when None.
+
+    Raises:
+        TimerUnavailable: there is no such GPU.
+    """
+    if not torch.cuda.is_available():
+        raise TimerUnavailable(
+            f"timer {timer!r} needs a GPU and torch finds no CUDA device on this machine; "
+            "timer='wall' times CPU work"
+        )
+    if device is None:
+        return CudaDevice(torch.cuda.current_device())
+    chosen = torch.device(device if isinstance(device, (int, torch.device)) else str(device))
+    if chosen.type != "cuda":
+        raise TimerUnavailable(
+            f"timer {timer!r} times a CUDA device, not {str(chosen)!r}; timer='wall' times CPU work"
+        )
+    index = torch.cuda.current_device() if chosen.index is None else chosen.index
+    if index >= torch.cuda.device_count():
+        raise TimerUnavailable(
+            f"timer {timer!r}: no device cuda:{index}; torch sees {torch.cuda.device_count()}"
+        )
+    return CudaDevice(index)

@@ -1,0 +1,200 @@
+"""Measuring in one process: rounds over implementations, blocked or interleaved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tirbench.errors import MeasurementError
+from tirbench.timing import budgets, schedule
+from tirbench.timing.plan import Call, CallFailed, Pilot, Plan, Record, Timer
+from tirbench.timing.samples import Samples
+from tirbench.timing.schedule import Pacer
+from tirbench.timing.timers.cudagraph_proton import REPLAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tirbench.timing.references import Failures
+    from tirbench.timing.request import Request
+
+
+@dataclass(slots=True, kw_only=True)
+class LocalRun:
+    """One call of `bench()` in one process: its state while it measures, its facts afterwards.
+
+    Args:
+        request: what to measure and how.
+        timer: how to time.
+        calls: what is launched, in order; `references` names those whose failure is a result.
+        failures: told about failing references.
+        alive: raises if the device no longer works.
+        sleep: idles the host.
+    """
+
+    request: Request
+    timer: Timer
+    calls: dict[str, Call]
+    references: frozenset[str]
+    failures: Failures
+    alive: Callable[[], None]
+    sleep: Callable[[float], None]
+    samples: dict[str, Samples] = field(default_factory=dict, init=False)
+    pilots: dict[str, list[Pilot]] = field(default_factory=dict, init=False)
+    counts: dict[str, list[budgets.Counts]] = field(default_factory=dict, init=False)
+    groups: list[list[str]] = field(default_factory=list, init=False)
+    sequence: list[list[str]] = field(default_factory=list, init=False)
+    pacer: Pacer = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Pace from the first call on."""
+        self.pacer = Pacer(regime=self.request.regime)
+
+    def measure(self) -> None:
+        """Measure everything; what a failing reference leaves behind is taken away."""
+        if self.request.order == "blocked":
+            self._blocked()
+        else:
+            self._interleaved()
+
+    def _blocked(self) -> None:
+        """Every implementation in every round starts anew: cooldown, first call, estimate, warm-up, calls."""
+        for _ in range(self.request.rounds):
+            for name in list(self.calls):
+                self._cooldown()
+                self._guarded([name], lambda name=name: self._one_block(name))
+
+    def _one_block(self, name: str) -> None:
+        call = self.calls[name]
+        pilot = self._pilot(name)
+        counts = self._counts(pilot)
+        self.counts.setdefault(name, []).append(counts)
+        warmup = schedule.warmup(call, counts.warmup, pilot, self.pacer)
+        self._take([name], Plan(warmup=warmup, timed=self._timed_block(call, counts, pilot)))
+
+    def _timed_block(
+        self, call: Call, counts: budgets.Counts, pilot: Pilot
+    ) -> tuple[schedule.Step, ...]:
+        if self.request.timer != "cudagraph_proton":
+            return schedule.paced(call, counts.repeat, pilot.cycle_us, self.pacer)
+        # With `calls`, as many replays make as many samples; else the public protocol's ten replays.
+        by_calls = self.request.calls is not None
+        wanted = min(counts.repeat, sum(schedule.GRAPH_BLOCK)) if by_calls else counts.repeat
+        length = schedule.graph_length(wanted, pilot.cycle_us, self.request.regime)
+        times = -(-counts.repeat // length) if by_calls else REPLAYS
+        return schedule.replays(call, length, times, pilot.cycle_us, self.pacer)
+
+    def _interleaved(self) -> None:
+        """One estimate, then in every round a cooldown and each group's sub-blocks in balanced order."""
+        for name in list(self.calls):
+            self._guarded([name], lambda name=name: self._pilot(name))
+        pilots = {name: self.pilots[name][0] for name in self.calls}
+        self.groups = schedule.groups(pilots)
+        for number in range(self.request.rounds):
+            self._cooldown()
+            self.sequence.append([])
+            for group in self.groups:
+                self._one_group(group, reverse=number % 2 == 1)
+
+    def _one_group(self, group: list[str], *, reverse: bool) -> None:
+        """Measure a group; where a reference fails in it, once more without that one."""
+        names = [name for name in group if name in self.calls]
+        while names:
+            self._guarded(names, lambda names=tuple(names): self._one_quads(names, reverse=reverse))
+            left = [name for name in names if name in self.calls]
+            if left == names:
+                return
+            names = left
+
+    def _one_quads(self, names: tuple[str, ...], *, reverse: bool) -> None:
+        calls = [self.calls[name] for name in names]
+        pilots = {name: self.pilots[name][0] for name in names}
+        shape = schedule.block_shape(
+            self.request.timer, max(pilot.launch_us for pilot in pilots.values())
+        )
+        counts = max((self._counts(pilots[name]) for name in names), key=lambda one: one.repeat)
+        count = counts.repeat
+        if self.request.calls == "auto":
+            count = -(-count // shape[1]) * shape[1]
+        warmup = tuple(
+            step
+            for call in calls
+            for step in schedule.warmup(call, counts.warmup, pilots[call.name], self.pacer)
+        )
+        plan = schedule.interleaved(calls, pilots, count, shape, self.pacer, reverse=reverse)
+        self._take(names, replace(plan, warmup=warmup))
+        self.sequence[-1] += [block.call.name for block in plan.blocks()]
+        for name in names:
+            self.counts.setdefault(name, []).append(replace(counts, repeat=count))
+
+    def _pilot(self, name: str) -> Pilot:
+        pilot = self.timer.pilot(self.calls[name])
+        # First call and five more have been launched: they count towards the burst.
+        self.pacer.spend(6 * pilot.cycle_us)
+        self.pilots.setdefault(name, []).append(pilot)
+        return pilot
+
+    def _counts(self, pilot: Pilot) -> budgets.Counts:
+        """How many calls: from the budgets, as asked for, or from the table."""
+        request = self.request
+        counts = budgets.from_budget(request.timer, request.budget, pilot)
+        if request.calls is not None:
+            repeat = (
+                request.calls
+                if isinstance(request.calls, int)
+                else budgets.from_table(pilot.launch_us, request.rounds)
+            )
+            warmup = counts.warmup if request.warmup_given else 0
+            counts = replace(counts, warmup=warmup, repeat=repeat)
+        if request.regime == "sustained":
+            budget = budgets.Budget(repeat_ms=1.0, warmup_ms=schedule.SUSTAINED_WARMUP_MS)
+            hot = budgets.from_budget(request.timer, budget, pilot).warmup
+            counts = replace(counts, warmup=max(counts.warmup, hot))
+        return counts
+
+    def _take(self, names: Iterable[str], plan: Plan) -> None:
+        """Measure the plan and keep its samples, all or none."""
+        records: list[Record] = self.timer.measure(plan)
+        found = {name: Samples() for name in names}
+        for name, samples in found.items():
+            samples.add_round(name, self.request.timer, records)
+        for name, samples in found.items():
+            self.samples.setdefault(name, Samples()).extend(samples)
+
+    def _cooldown(self) -> None:
+        if self.request.cooldown_s > 0:
+            self.sleep(self.request.cooldown_s)
+            self.pacer.rested(self.request.cooldown_s)
+
+    def _guarded(self, names: list[str], action: Callable[[], object]) -> None:
+        """Do it; a failing reference is recorded and taken out, a failing kernel of ours is raised."""
+        try:
+            action()
+        except CallFailed as failed:
+            error, culprit = failed.error, failed.name
+        else:
+            return
+        if culprit not in self.references:
+            raise error
+        self.failures.add(culprit, error, "launch")
+        self.calls.pop(culprit, None)
+        self._require_alive(culprit, error)
+
+    def _require_alive(self, culprit: str, error: Exception) -> None:
+        """A reference may have broken the device's context: then nothing more can be measured."""
+        try:
+            self.alive()
+        except Exception as broken:
+            unmeasured = [
+                name for name in self.calls if name not in self.samples and name not in self.references
+            ]
+            if unmeasured:
+                raise MeasurementError(
+                    f"reference {culprit!r} broke the device's context ({error}), before "
+                    f"{', '.join(map(repr, unmeasured))} could be measured: measure it in a process "
+                    "of its own"
+                ) from broken
+            for name in list(self.calls):
+                if name in self.references and name not in self.samples:
+                    self.failures.add(name, broken, "launch")
+            self.calls.clear()

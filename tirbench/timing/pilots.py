@@ -1,0 +1,135 @@
+"""A few calls before the measurement: how long does this take?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from tirbench.errors import TimerError
+from tirbench.timing.plan import Call, CallFailed, Pilot
+from tirbench.timing.steps import blame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tirbench.timing.device import Device, Event
+
+# The public protocol estimates with five calls between two events (triton.testing.do_bench).
+ESTIMATE_CALLS: Final = 5
+
+# GPU time of a kernel that writes one element, about 1 µs on any current GPU: what an event pair
+# around it reads beyond that is what events add to a short launch.
+SMALLEST_KERNEL_US: Final = 1.0
+
+# Work that outlives the timed stream by more than this, and by more than a tenth of the call, runs on
+# another stream. Below it the check cannot tell work from the cost of asking (10 µs on an H200).
+UNJOINED_US: Final = 30.0
+UNJOINED_SHARE: Final = 0.1
+
+
+@dataclass(slots=True, kw_only=True)
+class EventPilot:
+    """Estimates with events on the current stream.
+
+    Args:
+        device: the GPU.
+        clock_ns: a monotonic clock.
+        flushed: whether the estimate that budgets are divided by includes the flush, as in `do_bench`
+            (yes) and in `do_bench_cudagraph` (no).
+        joined: whether work must be complete on the current stream, as a timer that records events
+            there needs.
+    """
+
+    device: Device
+    clock_ns: Callable[[], int]
+    flushed: bool = True
+    joined: bool = False
+    _event_cost_us: float | None = field(default=None, init=False)
+
+    def estimate(self, call: Call) -> Pilot:
+        """Launch once untimed, drain, then estimate with five calls."""
+        self._first(call)
+        if self.joined:
+            self._require_joined(call)
+        total_us, launches_us = self._five(call)
+        launch_us = max(median(launches_us) - self.event_cost_us(call), 0.0)
+        if self.flushed:
+            return Pilot(budget_us=total_us, cycle_us=total_us, launch_us=launch_us)
+        bare_us, _ = self._five(replace(call, flush=None))
+        return Pilot(budget_us=bare_us, cycle_us=total_us, launch_us=launch_us)
+
+    def event_cost_us(self, call: Call) -> float:
+        """What a pair of events adds to a short launch after this call's flush; measured once."""
+        if self._event_cost_us is None:
+            smallest = Call(name="the smallest kernel", launch=self.device.fill_one, flush=call.flush)
+            self._first(smallest)
+            _, launches_us = self._five(smallest)
+            self._event_cost_us = max(median(launches_us) - SMALLEST_KERNEL_US, 0.0)
+        return self._event_cost_us
+
+    def _first(self, call: Call) -> None:
+        """Compile, load, autotune: the first call is never timed; faults surface here, by name."""
+
+        def launch(call: Call) -> None:
+            if call.prepare is not None:
+                call.prepare()
+            call.launch()
+            self.device.synchronize()
+
+        blame(call, launch)
+
+    def _five(self, call: Call) -> tuple[float, list[float]]:
+        """Mean µs of a whole cycle, and the µs of each launch alone."""
+        begin, finish = self.device.event(), self.device.event()
+        pairs: list[tuple[Event, Event]] = []
+
+        def launch(call: Call) -> None:
+            start, end = self.device.event(), self.device.event()
+            call.precede()
+            start.record()
+            call.launch()
+            end.record()
+            pairs.append((start, end))
+
+        begin.record()
+        for _ in range(ESTIMATE_CALLS):
+            blame(call, launch)
+        finish.record()
+        blame(call, lambda _: self.device.synchronize())
+        total_us = begin.elapsed_time(finish) * 1e3 / ESTIMATE_CALLS
+        return total_us, [start.elapsed_time(end) * 1e3 for start, end in pairs]
+
+    def _require_joined(self, call: Call) -> None:
+        """Refuse a closure whose work goes on when the current stream is done.
+
+        Events on the current stream would time nothing of it: 250 µs read as 5 µs
+        (pytorch/helion#2994, flashinfer-ai/flashinfer-bench#427).
+        """
+        outlived_us: list[float] = []
+        total_us: list[float] = []
+
+        def launch(call: Call) -> None:
+            if call.prepare is not None:
+                call.prepare()
+            self.device.synchronize()
+            begin = self.clock_ns()
+            call.launch()
+            self.device.synchronize_stream()
+            joined = self.clock_ns()
+            self.device.synchronize()
+            end = self.clock_ns()
+            outlived_us.append((end - joined) / 1e3)
+            total_us.append((end - begin) / 1e3)
+
+        for _ in range(3):
+            blame(call, launch)
+        if min(outlived_us) > max(UNJOINED_US, UNJOINED_SHARE * min(total_us)):
+            raise CallFailed(
+                call.name,
+                TimerError(
+                    f"{call.name!r} still works for {min(outlived_us):.0f} µs after the current "
+                    "stream is done: it launches on another stream. Make the current stream wait "
+                    "for that one before the closure returns, or use timer='kineto'"
+                ),
+            )

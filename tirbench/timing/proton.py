@@ -1,0 +1,173 @@
+"""Proton sessions and the tree they leave.
+
+Only this module imports `triton.profiler`, and only when a session is opened.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import tempfile
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tirbench.errors import TimerUnavailable
+from tirbench.timing import profilers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TIME: Final = "time (ns)"
+
+
+class ProtonSession(Protocol):
+    """An open session that attributes kernels to scopes."""
+
+    def scope(self, name: str) -> AbstractContextManager[object]:
+        """A scope: what is launched inside is attributed to its name."""
+
+    def finish(self) -> list[dict[str, Any]]:
+        """End the session and return its tree; called exactly once."""
+
+
+class TritonProton:
+    """A session of Triton's Proton with a shadow context and tree data, as `do_bench_proton`.
+
+    Raises:
+        TimerUnavailable: Triton or its profiler is missing, disabled, or CUPTI is taken.
+    """
+
+    def __init__(self) -> None:
+        """Start the session; its file, which Proton writes in any case, goes to a temporary folder."""
+        try:
+            import triton.profiler as proton
+        except ImportError as error:
+            raise TimerUnavailable(
+                f"Proton cannot be imported ({error}); install triton, or use timer='event'"
+            ) from error
+        self._proton: Any = proton
+        self._folder = tempfile.TemporaryDirectory(prefix="tirbench-proton-")
+        self._path = Path(self._folder.name) / "session"
+        try:
+            session = proton.start(str(self._path), context="shadow", data="tree")
+        except Exception as error:
+            self._folder.cleanup()
+            raise profilers.refused("proton", error) from error
+        if session is None:
+            self._folder.cleanup()
+            raise TimerUnavailable(
+                "Proton did not start: TRITON_PROTON_DISABLE is set, or this program runs under the "
+                "`proton` command; unset it, run without the command, or use timer='event'"
+            )
+        self._session = session
+        profilers.note("proton")
+
+    def scope(self, name: str) -> AbstractContextManager[object]:
+        """A scope of Proton."""
+        scope: AbstractContextManager[object] = self._proton.scope(name)
+        return scope
+
+    def finish(self) -> list[dict[str, Any]]:
+        """End the session; the tree comes from memory where Proton offers that, else from its file.
+
+        Triton 3.7 added `proton.data.get` and `deactivate(flushing=)`; 3.6 only writes at `finalize`.
+        """
+        proton = self._proton
+        tree: list[dict[str, Any]] | None = None
+        try:
+            try:
+                if reads_from_memory(proton):
+                    proton.deactivate(self._session, flushing=True)
+                    tree = proton.data.get(self._session)
+            finally:
+                proton.finalize(self._session)
+            if tree is None:
+                with self._path.with_suffix(".hatchet").open(encoding="utf-8") as file:
+                    tree = json.load(file)
+        finally:
+            self._folder.cleanup()
+        return tree
+
+
+def reads_from_memory(proton: Any) -> bool:
+    """Whether this Proton hands out its data in memory."""
+    flushing = "flushing" in inspect.signature(proton.deactivate).parameters
+    return flushing and hasattr(getattr(proton, "data", None), "get")
+
+
+@dataclass(slots=True)
+class ScopeTotals:
+    """What one scope (of one replay) ran: GPU time, kernels, and their names in order."""
+
+    total_ns: int = 0
+    kernels: int = 0
+    names: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """A tree, read: totals per (replay, launch), and the names of kernels outside of any scope.
+
+    `replay` is None where launches did not come from a graph, or where Proton attributes all replays of a
+    graph to the scope of its capture.
+    """
+
+    scopes: dict[tuple[int | None, int], ScopeTotals]
+    elsewhere: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeNames:
+    """How scopes are named: a prefix that no kernel bears, then the number of the launch or replay."""
+
+    prefix: str
+
+    def launch(self, index: int) -> str:
+        """Name of the scope of one launch."""
+        return f"{self.prefix}.{index:08d}"
+
+    def replay(self, index: int) -> str:
+        """Name of the scope of one replay of a graph."""
+        return f"{self.prefix}.replay.{index:08d}"
+
+    def parse(self, name: str) -> tuple[str, int] | None:
+        """`("launch", 7)` or `("replay", 7)`; None for a name that is not ours."""
+        if not name.startswith(f"{self.prefix}."):
+            return None
+        *kind, number = name[len(self.prefix) + 1 :].split(".")
+        return ("replay" if kind == ["replay"] else "launch", int(number))
+
+
+def attribute(tree: list[dict[str, Any]], names: ScopeNames) -> Attribution:
+    """Add up the kernels under each of our scopes.
+
+    A kernel is a node with a time of its own. In a replay its path is the scope of the replay,
+    `<captured_at>`, then the scope of the launch at capture. The second element of the list
+    describes devices and has no frame.
+    """
+    scopes: dict[tuple[int | None, int], ScopeTotals] = {}
+    elsewhere: list[str] = []
+    for path, metrics in _kernels(tree):
+        found = dict(part for name in path if (part := names.parse(name)) is not None)
+        if "launch" not in found:
+            elsewhere.append(path[-1])
+            continue
+        totals = scopes.setdefault((found.get("replay"), found["launch"]), ScopeTotals())
+        totals.total_ns += int(metrics[TIME])
+        totals.kernels += int(metrics.get("count", 1))
+        totals.names.append(path[-1])
+    return Attribution(scopes, elsewhere)
+
+
+def _kernels(tree: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Every node with a time, with the names from the root to it; without recursion, trees can be deep."""
+    stack = [((), node) for node in reversed(tree) if "frame" in node]
+    path: tuple[str, ...]
+    while stack:
+        above, node = stack.pop()
+        path = (*above, str(node["frame"]["name"]))
+        if TIME in node.get("metrics", {}):
+            yield path, node["metrics"]
+        stack.extend((path, child) for child in reversed(node.get("children", [])))

@@ -1,0 +1,165 @@
+"""In which order calls are made: blocked or interleaved, paced or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from tirbench.timing.plan import Block, Call, Pilot, Plan, Rest, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tirbench.model import Regime
+
+Order: TypeAlias = Literal["blocked", "interleaved"]
+
+ORDERS: Final[tuple[Order, ...]] = ("blocked", "interleaved")
+REGIMES: Final[tuple[Regime, ...]] = ("burst", "sustained")
+
+# On an H200 a long matrix product leaves its rested regime after 30 to 90 ms of continuous work, and
+# 20 ms of idling after each 16 ms of work keep it there for ever.
+BURST_WORK_US: Final = 15_000.0
+BURST_REST_S: Final = 0.020
+
+# Continuous work before the first timed call of the sustained regime: twice the longest time that the
+# power limit took to arrive.
+SUSTAINED_WARMUP_MS: Final = 200.0
+
+# Sub-blocks of at most about 1 ms: below 250 µs one discarded call and four kept ones, above single calls.
+SHORT_CALL_US: Final = 250.0
+SHORT_BLOCK: Final = (1, 4)
+LONG_BLOCK: Final = (0, 1)
+
+# In a graph a sub-block may be longer, since it costs no host time: 8 to 16 calls.
+GRAPH_BLOCK: Final = (1, 12)
+
+# Implementations are interleaved when the longest takes at most so many times the shortest.
+COMPARABLE: Final = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Pacer:
+    """Decides where the device rests, so that no stretch of work leaves the asked-for regime."""
+
+    regime: Regime | None
+    _spent_us: float = field(default=0.0, init=False)
+
+    def spend(self, work_us: float) -> tuple[Rest, ...]:
+        """The rest that must come before this much work; none outside of the burst regime."""
+        if self.regime != "burst":
+            return ()
+        if self._spent_us > 0 and self._spent_us + work_us > BURST_WORK_US:
+            self._spent_us = work_us
+            return (Rest(seconds=BURST_REST_S),)
+        self._spent_us += work_us
+        return ()
+
+    def rested(self, seconds: float) -> None:
+        """The device has idled for so long for another reason."""
+        if seconds >= BURST_REST_S:
+            self._spent_us = 0.0
+
+
+def warmup(call: Call, count: int, pilot: Pilot, pacer: Pacer) -> tuple[Step, ...]:
+    """So many calls without a flush, as `triton.testing.do_bench` warms up."""
+    return paced(replace(call, flush=None), count, pilot.launch_us, pacer)
+
+
+def paced(call: Call, count: int, cycle_us: float, pacer: Pacer) -> tuple[Step, ...]:
+    """So many kept calls of one implementation, in as few blocks as the pacer allows."""
+    steps: list[Step] = []
+    run = 0
+    for _ in range(count):
+        rest = pacer.spend(cycle_us)
+        if rest:
+            steps += [Block(call=call, kept=run)] if run else []
+            steps += rest
+            run = 0
+        run += 1
+    return (*steps, Block(call=call, kept=run)) if run else tuple(steps)
+
+
+def replays(call: Call, calls: int, times: int, cycle_us: float, pacer: Pacer) -> tuple[Step, ...]:
+    """One graph of so many calls, replayed so many times."""
+    block = Block(call=call, kept=calls)
+    steps: list[Step] = []
+    for _ in range(times):
+        steps += [*pacer.spend(calls * cycle_us), block]
+    return tuple(steps)
+
+
+def graph_length(calls: int, cycle_us: float, regime: Regime | None) -> int:
+    """How many of the calls one graph may hold: all, unless they would outlast a burst."""
+    if regime != "burst" or not cycle_us > 0:
+        return calls
+    return max(1, min(calls, int(BURST_WORK_US / cycle_us)))
+
+
+def block_shape(timer: str, launch_us: float) -> tuple[int, int]:
+    """(discarded, kept) calls of a sub-block."""
+    if launch_us >= SHORT_CALL_US:
+        return LONG_BLOCK
+    return GRAPH_BLOCK if timer == "cudagraph_proton" else SHORT_BLOCK
+
+
+def groups(pilots: Mapping[str, Pilot]) -> list[list[str]]:
+    """Names that are interleaved with each other: within a factor of two of the shortest of them.
+
+    Groups and their members keep the order in which the names came.
+    """
+    waiting = sorted(pilots, key=lambda name: pilots[name].launch_us)
+    found: list[list[str]] = []
+    while waiting:
+        limit_us = COMPARABLE * pilots[waiting[0]].launch_us
+        group = [name for name in waiting if pilots[name].launch_us <= limit_us]
+        waiting = [name for name in waiting if name not in group]
+        found.append(group)
+    position = {name: index for index, name in enumerate(pilots)}
+    ordered = [sorted(group, key=position.__getitem__) for group in found]
+    return sorted(ordered, key=lambda group: position[group[0]])
+
+
+def interleaved(  # noqa: PLR0913  # each decides one thing of the order
+    calls: Sequence[Call],
+    pilots: Mapping[str, Pilot],
+    count: int,
+    shape: tuple[int, int],
+    pacer: Pacer,
+    *,
+    reverse: bool,
+) -> Plan:
+    """Sub-blocks of every call in balanced order: A B B A A B B A …, or B A A B … in reverse.
+
+    Args:
+        calls: what is interleaved; one alone gets a block of its own.
+        pilots: estimates by name.
+        count: kept calls of each.
+        shape: (discarded, kept) calls of a sub-block.
+        pacer: where to rest.
+        reverse: start with the last call, as every second round does.
+    """
+    discarded, kept = shape
+    sizes = [min(kept, count - done) for done in range(0, count, kept)]
+    steps: list[Step] = []
+    for index in range(0, len(sizes), 2):
+        quad: list[Block] = []
+        for line, size in enumerate(sizes[index : index + 2]):
+            forward = (line == 0) != reverse
+            row = calls if forward else list(reversed(calls))
+            quad += [Block(call=call, kept=size, discarded=discarded) for call in row]
+        steps += _paced_quad(quad, pilots, pacer)
+    return Plan(timed=tuple(steps))
+
+
+def _paced_quad(
+    quad: Sequence[Block], pilots: Mapping[str, Pilot], pacer: Pacer
+) -> list[Step]:
+    """Rest before the quad where all of it fits into one burst, else before single blocks."""
+    work_us = [block.launches * pilots[block.call.name].cycle_us for block in quad]
+    if sum(work_us) <= BURST_WORK_US:
+        return [*pacer.spend(sum(work_us)), *quad]
+    steps: list[Step] = []
+    for block, block_us in zip(quad, work_us, strict=True):
+        steps += [*pacer.spend(block_us), block]
+    return steps

@@ -1,0 +1,215 @@
+"""Timer `cudagraph_proton`: kernel time of replayed graphs, as Triton's `do_bench_cudagraph_proton`."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tirbench.errors import AttributionError, CaptureError
+from tirbench.timing.pilots import EventPilot
+from tirbench.timing.plan import Block, Call, CallFailed, Pilot, Plan, Record, Rest
+from tirbench.timing.proton import Attribution, ProtonSession, ScopeNames, TritonProton, attribute
+from tirbench.timing.steps import blame, drain
+from tirbench.timing.timers.common import require_no_capture, require_nvidia
+from tirbench.timing.timers.proton import record, require_all_attributed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tirbench.timing.device import Device, Graph
+
+# triton.testing.do_bench_cudagraph replays the graph ten times.
+REPLAYS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """The graph of a block: its launches bear the numbers from `first` on."""
+
+    block: Block
+    graph: Graph
+    first: int
+
+
+@dataclass(slots=True, kw_only=True)
+class CudagraphProtonTimer:
+    """Adds the durations of the kernels of each launch in a replayed graph: no host, no launch cost.
+
+    Blocks of the same implementation and length share one graph; every block of the plan is one replay. Flush
+    and `prepare` are nodes of the graph outside of the scopes. What a closure does in Python is
+    frozen at the capture.
+    """
+
+    device: Device
+    sleep: Callable[[float], None]
+    clock_ns: Callable[[], int]
+    open_session: Callable[[], ProtonSession] = TritonProton
+    _pilot: EventPilot = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Estimate without the flush, as `do_bench_cudagraph`."""
+        self._pilot = EventPilot(device=self.device, clock_ns=self.clock_ns, flushed=False)
+
+    def require(self) -> None:
+        """Refuse ROCm and an active capture."""
+        require_nvidia(self.device, "cudagraph_proton")
+        require_no_capture(self.device, "cudagraph_proton")
+
+    def pilot(self, call: Call) -> Pilot:
+        """First call and estimate, on a side stream."""
+        with self.device.side_stream():
+            return self._pilot.estimate(call)
+
+    def measure(self, plan: Plan) -> list[Record]:
+        """Capture each block once with the session open, then replay in the order of the plan."""
+        names = ScopeNames(f"tirbench.{uuid.uuid4().hex}")
+        with self.device.side_stream():
+            self._warm(plan)
+            session = self.open_session()
+            tree = []
+            try:
+                graphs = self._capture(plan, session, names)
+                replays = self._replay(plan, graphs, session, names)
+                drain(self.device, plan)
+            finally:
+                tree = session.finish()
+        return to_records(attribute(tree, names), graphs, replays)
+
+    def facts(self) -> dict[str, object]:
+        """What a sample is."""
+        return {
+            "source": "proton",
+            "definition": "sum of the durations of all kernels of one launch in a replayed graph; "
+            "gaps, memcpy and memset excluded",
+        }
+
+    def _warm(self, plan: Plan) -> None:
+        """Launch everything once in the stream of the capture.
+
+        Libraries allocate a workspace per stream on first use, which a capture forbids (ROCm/aiter#5371).
+        """
+        for call in {block.call.name: block.call for block in plan.blocks()}.values():
+
+            def launch(call: Call) -> None:
+                call.precede()
+                call.launch()
+                self.device.synchronize()
+
+            blame(call, launch)
+
+    def _capture(
+        self, plan: Plan, session: ProtonSession, names: ScopeNames
+    ) -> dict[tuple[str, int], Captured]:
+        graphs: dict[tuple[str, int], Captured] = {}
+        first = 0
+        for block in plan.blocks():
+            key = (block.call.name, block.launches)
+            if key not in graphs:
+                graph = self._capture_one(block, first, session, names)
+                graphs[key] = Captured(block=block, graph=graph, first=first)
+                first += block.launches
+        self.device.synchronize()
+        return graphs
+
+    def _capture_one(
+        self, block: Block, first: int, session: ProtonSession, names: ScopeNames
+    ) -> Graph:
+        def body() -> None:
+            for index in range(first, first + block.launches):
+                block.call.precede()
+                with session.scope(names.launch(index)):
+                    block.call.launch()
+
+        try:
+            return self.device.capture(body)
+        except Exception as error:  # foreign code runs in the capture
+            cause = root_cause(error)
+            failure = CaptureError(
+                f"{block.call.name!r} cannot be captured into a CUDA graph "
+                f"({type(cause).__name__}: {cause}); use timer='proton'"
+            )
+            failure.__cause__ = error
+            raise CallFailed(block.call.name, failure) from error
+
+    def _replay(
+        self,
+        plan: Plan,
+        graphs: dict[tuple[str, int], Captured],
+        session: ProtonSession,
+        names: ScopeNames,
+    ) -> list[Captured]:
+        """Replay in the order of the plan; the captured graph of each replay, by its number."""
+        replays: list[Captured] = []
+        for step in plan.timed:
+            if isinstance(step, Rest):
+                self.device.synchronize()
+                self.sleep(step.seconds)
+                continue
+            captured = graphs[step.call.name, step.launches]
+            with session.scope(names.replay(len(replays))):
+                blame(step.call, lambda _, graph=captured.graph: graph.replay())
+            replays.append(captured)
+        return replays
+
+
+def to_records(
+    attribution: Attribution,
+    graphs: dict[tuple[str, int], Captured],
+    replays: list[Captured],
+) -> list[Record]:
+    """One record per launch and replay, or where Proton merges the replays, per launch with their mean."""
+    if any(replay is not None for replay, _ in attribution.scopes):
+        return _records_of_replays(attribution, replays)
+    owners = [
+        captured.block.call.name
+        for captured in graphs.values()
+        for _ in range(captured.block.launches)
+    ]
+    require_all_attributed(attribution, owners)
+    records = []
+    for captured in graphs.values():
+        count = sum(replay is captured for replay in replays)
+        for index in range(captured.block.launches):
+            totals = attribution.scopes[None, captured.first + index]
+            if totals.kernels % count:
+                raise CallFailed(
+                    captured.block.call.name,
+                    AttributionError(
+                        f"{captured.block.call.name!r}: Proton recorded {totals.kernels} kernels in "
+                        f"{count} replays of one launch: records were lost"
+                    ),
+                )
+            kept = index >= captured.block.discarded
+            records.append(record(captured.block.call.name, totals, kept=kept, replays=count))
+    return records
+
+
+def _records_of_replays(attribution: Attribution, replays: list[Captured]) -> list[Record]:
+    records = []
+    for number, captured in enumerate(replays):
+        block = captured.block
+        launches = range(captured.first, captured.first + block.launches)
+        found = {
+            index - captured.first: attribution.scopes[number, index]
+            for index in launches
+            if (number, index) in attribution.scopes
+        }
+        one_replay = Attribution(
+            {(None, index): totals for index, totals in found.items()}, attribution.elsewhere
+        )
+        require_all_attributed(one_replay, [block.call.name] * block.launches)
+        records += [
+            record(block.call.name, found[index], kept=index >= block.discarded)
+            for index in range(block.launches)
+        ]
+    return records
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The first error of a chain: leaving a broken capture raises a second one over it."""
+    while True:
+        earlier = error.__cause__ or error.__context__
+        if earlier is None:
+            return error
+        error = earlier

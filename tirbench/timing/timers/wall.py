@@ -1,0 +1,128 @@
+"""Timer `wall`: the host's monotonic clock around CPU work."""
+
+from __future__ import annotations
+
+import gc
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tirbench.errors import ImpossibleTime, TimerUnavailable
+from tirbench.timing.plan import Call, CallFailed, Pilot, Plan, Record
+from tirbench.timing.steps import blame, kept_flags, launch_untimed, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Reading the clock may make up one per cent of a sample; shorter calls are timed in groups.
+CLOCK_SHARE: Final = 0.01
+
+# A group grows tenfold until the clock sees it, and no further than this (pytorch/pytorch#66487).
+LARGEST_GROUP: Final = 1_000_000
+
+
+class NoDevice:
+    """CPU work is done when its call returns."""
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WallTimer:
+    """Times groups of calls on the CPU, with the garbage collector off as in `timeit`.
+
+    A sample is the mean over a group, which has one call unless that is too short for the clock.
+    Caches are as the previous call left them: there is no flush.
+
+    Args:
+        gpu_is_busy: whether the call that has just returned left work on a GPU; such a call is refused.
+    """
+
+    sleep: Callable[[float], None]
+    clock_ns: Callable[[], int]
+    gpu_is_busy: Callable[[], bool] = lambda: False
+    _groups: dict[str, int] = field(default_factory=dict, init=False)
+
+    def require(self) -> None:
+        """The clock works everywhere."""
+
+    def pilot(self, call: Call) -> Pilot:
+        """First call, then grow the group until the clock costs at most one per cent of it."""
+        blame(call, launch_untimed)
+        if self.gpu_is_busy():
+            raise TimerUnavailable(
+                f"{call.name!r} launches GPU work, which timer='wall' would not wait for; use "
+                "timer='proton' or 'event'"
+            )
+        wanted_ns = self._clock_cost_ns() / CLOCK_SHARE
+        group = 1
+        elapsed_ns = self._group_ns(call, group)
+        while elapsed_ns < wanted_ns and group < LARGEST_GROUP and call.prepare is None:
+            enough = math.ceil(1.2 * group * wanted_ns / elapsed_ns) if elapsed_ns > 0 else math.inf
+            group = int(min(max(enough, 2 * group), 10 * group, LARGEST_GROUP))
+            elapsed_ns = self._group_ns(call, group)
+        if elapsed_ns <= 0:
+            raise CallFailed(
+                call.name,
+                ImpossibleTime(
+                    f"timer 'wall' returned {elapsed_ns} ns for {group} calls of {call.name!r}: "
+                    "the clock stands still"
+                ),
+            )
+        self._groups[call.name] = group
+        sample_us = elapsed_ns / 1e3
+        return Pilot(budget_us=sample_us, cycle_us=sample_us, launch_us=sample_us / group)
+
+    def measure(self, plan: Plan) -> list[Record]:
+        """One sample per launch of the plan, each the mean of its group."""
+        samples_us: list[float] = []
+
+        def launch(call: Call) -> None:
+            group = self._groups.get(call.name, 1)
+            samples_us.append(self._group_ns(call, group) / group / 1e3)
+
+        device = NoDevice()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            walk(plan.warmup, launch_untimed, device, self.sleep)
+            walk(plan.timed, launch, device, self.sleep)
+        finally:
+            if collecting:
+                gc.enable()
+        return [
+            Record(name=name, kept=kept, time_us=sample_us)
+            for (name, kept), sample_us in zip(kept_flags(plan), samples_us, strict=True)
+        ]
+
+    def facts(self) -> dict[str, object]:
+        """How many calls a sample averages."""
+        return {
+            "source": "time.perf_counter_ns",
+            "definition": "mean wall time of the calls of a group",
+            "group_calls": dict(self._groups),
+        }
+
+    def _group_ns(self, call: Call, group: int) -> int:
+        """Time so many calls back to back."""
+        call.precede()
+        launch, clock_ns = call.launch, self.clock_ns
+        elapsed_ns = 0
+
+        def run(_: Call) -> None:
+            nonlocal elapsed_ns
+            start = clock_ns()
+            for _repeat in range(group):
+                launch()
+            elapsed_ns = clock_ns() - start
+
+        blame(call, run)
+        return elapsed_ns
+
+    def _clock_cost_ns(self) -> float:
+        """What two readings of the clock cost, from a hundred."""
+        start = self.clock_ns()
+        for _ in range(100):
+            self.clock_ns()
+        return (self.clock_ns() - start) / 101

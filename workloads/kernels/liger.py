@@ -1,0 +1,103 @@
+"""References from liger-kernel, a public library of Triton kernels for training.
+
+Each builder returns a closure that launches liger's forward pass on the case's tensors; liger
+allocates its outputs itself. liger-kernel is optional: where it is missing, the builder raises, and
+the row says what to install.
+"""
+
+import importlib
+
+
+def load_operation(module, name):
+    """Return `liger_kernel.ops.<module>.<name>`.
+
+    Args:
+        module: module below `liger_kernel.ops`.
+        name: the autograd function's name.
+
+    Returns:
+        The `torch.autograd.Function`.
+
+    Raises:
+        ImportError: liger-kernel is missing, or its version has no such operation.
+    """
+    try:
+        return getattr(importlib.import_module(f"liger_kernel.ops.{module}"), name)
+    except (ImportError, AttributeError) as error:
+        raise ImportError(
+            f"liger_kernel.ops.{module}.{name} is not there ({error}); "
+            "to time this reference: pip install -U liger-kernel"
+        ) from error
+
+
+def build_rmsnorm(x, w, eps):
+    """Build liger's RMSNorm in its "gemma" mode: everything in float32, as here.
+
+    Args:
+        x: (rows, hidden).
+        w: (hidden,).
+        eps: added to the mean of squares.
+
+    Returns:
+        A closure that returns y: (rows, hidden).
+    """
+    operation = load_operation("rms_norm", "LigerRMSNormFunction")
+    return lambda: operation.apply(x, w, eps, 0.0, "gemma", False)
+
+
+def build_fused_add_rmsnorm(x, r, w, eps):
+    """Build liger's fused residual addition and RMSNorm, which works out of place.
+
+    Args:
+        x: (rows, hidden).
+        r: (rows, hidden).
+        w: (hidden,).
+        eps: added to the mean of squares.
+
+    Returns:
+        A closure that returns the new x and the new r.
+    """
+    operation = load_operation("fused_add_rms_norm", "LigerFusedAddRMSNormFunction")
+    return lambda: operation.apply(x, r, w, eps, 0.0, "gemma", False)
+
+
+def build_softmax(x):
+    """Build liger's softmax over the last dimension.
+
+    Args:
+        x: (rows, cols).
+
+    Returns:
+        A closure that returns y: (rows, cols).
+    """
+    operation = load_operation("softmax", "LigerSoftmaxFunction")
+    return lambda: operation.apply(x)
+
+
+def build_layernorm(x, w, b, eps):
+    """Build liger's LayerNorm, which also writes the mean and the deviation of each row.
+
+    Args:
+        x: (rows, hidden).
+        w: (hidden,).
+        b: (hidden,).
+        eps: added to the variance.
+
+    Returns:
+        A closure that returns y: (rows, hidden).
+    """
+    operation = load_operation("layer_norm", "LigerLayerNormFunction")
+    return lambda: operation.apply(x, w, b, eps)
+
+
+def build_silu_and_mul(x):
+    """Build liger's SwiGLU over a fused gate-and-up tensor.
+
+    Args:
+        x: (rows, 2 * width), gate left, up right.
+
+    Returns:
+        A closure that returns y: (rows, width).
+    """
+    operation = load_operation("swiglu", "LigerFusedGateUpSiLUMulFunction")
+    return lambda: operation.apply(x)
