@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 class Piece(NamedTuple):
     """A run of elements that follow one another in row-major order.
 
-    `index` selects them in a tensor of any strides, `start` is the row-major number of the first one
+    `at` selects them in a tensor of any strides, `start` is the row-major number of the first one
     and `numel` how many there are.
     """
 
-    index: tuple[int | slice, ...]
+    at: tuple[int | slice, ...]
     start: int
     numel: int
 
@@ -39,9 +39,7 @@ def pieces(shape: Sequence[int], limit: int) -> Iterator[Piece]:
     yield from _cut((), 0, tuple(shape), limit)
 
 
-def _cut(
-    outer: tuple[int, ...], start: int, shape: tuple[int, ...], limit: int
-) -> Iterator[Piece]:
+def _cut(outer: tuple[int, ...], start: int, shape: tuple[int, ...], limit: int) -> Iterator[Piece]:
     """Cut the first dimension of `shape`, or step through it when even one row is too much."""
     rows, row = shape[0], prod(shape[1:])
     if row > limit:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.diagnostics import locations
@@ -82,9 +83,8 @@ def environment() -> jinja2.Environment:
     def finalize(value: object) -> str:
         return value if isinstance(value, Source) else literal(value)
 
-    loader = jinja2.PackageLoader("tirbench", "templates")
     made = jinja2.Environment(
-        loader=loader,
+        loader=jinja2.FileSystemLoader(_templates()),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # noqa: S701 - Python is written here, where `finalize` makes every value a literal
         trim_blocks=True,
@@ -94,6 +94,13 @@ def environment() -> jinja2.Environment:
     )
     made.filters["written"] = Source  # for the output of a macro, which is source already
     return made
+
+
+def _templates() -> FilePath:
+    """The folder of the templates: inside the package in a wheel, beside it in a checkout or sdist."""
+    package = FilePath(__file__).parent
+    inside = package / "templates"
+    return inside if inside.is_dir() else package.parent / "templates"
 
 
 def _wrapper(indent: int) -> Callable[[Sequence[str], Iterable[str], str], Source]:

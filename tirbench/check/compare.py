@@ -9,15 +9,26 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from tirbench.check import patterns
-from tirbench.check.measure import Distance, Scale, Tolerance, distance, kept, scale, wide
-from tirbench.check.regions import Region, region
+from tirbench.check.measure import (
+    EXACT,
+    Distance,
+    Scale,
+    Tolerance,
+    distance,
+    kept,
+    rounding,
+    scale,
+    wide,
+)
+from tirbench.check.regions import Region, chosen_region
 from tirbench.check.rule import CheckError, Rule, default_rtol
 from tirbench.check.text import number, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NOT_WORSE_SLACK: Final = 1.1  # two orders of summation of one formula differ by some per cent in error
+# Two orders of summation of one formula differ by some per cent in error.
+NOT_WORSE_SLACK: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +83,16 @@ def compare(
     if got.shape != want.shape:
         text = f"{rule.tensor}: got shape {list(got.shape)}, want {list(want.shape)}"
         return Comparison(passed=False, worst=inf, message=text)
-    chosen = region(rule, region_tensor, got.shape, got.device)
+    chosen = chosen_region(rule, region_tensor, got.shape, got.device)
     wanted = _checked_scale(want, rule, chosen)
     tolerance, limit = _tolerance(rule, got.dtype, wanted)
     apart = distance(got, want, tolerance, chosen)
     findings = list(_findings(got, want, rule, apart, limit))
-    if reference is not None and rule.not_worse_than is not None:
-        findings.append(_against(reference, want, rule, apart, tolerance, chosen))
+    if rule.exact:
+        strict = distance(got, want, EXACT, chosen)
+        findings.insert(0, _elements(got, want, strict, "nothing", None))
+    if rule.not_worse_than is not None:
+        findings.append(_against(reference, want, rule, apart, got.dtype, chosen))
     pattern = None
     if any(one.share > 1 for one in findings):
         pattern = patterns.telling(got, want, initial, chosen, apart)
@@ -107,7 +121,7 @@ def zeros_pass(
     Raises:
         CheckError: as `compare`, and if no element is compared at all.
     """
-    chosen = region(rule, region_tensor, want.shape, want.device)
+    chosen = chosen_region(rule, region_tensor, want.shape, want.device)
     wanted = _checked_scale(want, rule, chosen)
     if not wanted.count and want.numel() and initial is None:
         raise CheckError(f"{rule.tensor}: {rule.region} selects no element, so nothing is checked")
@@ -132,13 +146,13 @@ def _checked_scale(want: torch.Tensor, rule: Rule, chosen: Region | None) -> Sca
 def _tolerance(rule: Rule, dtype: torch.dtype, wanted: Scale) -> tuple[Tolerance, str]:
     """What an element may be off by, and the same in words."""
     if not rule.elementwise:
-        return Tolerance(rtol=0.0, floor=0.0), "nothing"
+        return EXACT, "nothing"
     rtol = default_rtol(dtype) if rule.rtol is None else rule.rtol
     if rule.atol is not None:
         relative = f" + rtol {rtol:g} · |want|" if rtol else ""
         return Tolerance(rtol=rtol, floor=rule.atol), f"atol {rule.atol:g}{relative}"
     if not rtol:
-        return Tolerance(rtol=0.0, floor=0.0), "nothing"
+        return EXACT, "nothing"
     text = f"rtol {rtol:g} · (|want| + rms {wanted.rms:.3g})"
     return Tolerance(rtol=rtol, floor=rtol * wanted.rms), text
 
@@ -147,13 +161,6 @@ def _findings(
     got: torch.Tensor, want: torch.Tensor, rule: Rule, apart: Distance, limit: str
 ) -> Iterator[_Finding]:
     """The conditions on the elements and on the whole."""
-    if rule.exact:
-        strict = (
-            distance(got, want, Tolerance(rtol=0.0, floor=0.0), None)
-            if rule.elementwise and limit != "nothing"
-            else apart
-        )
-        yield _elements(got, want, strict, "nothing", None)
     if rule.elementwise:
         yield _elements(got, want, apart, limit, rule.matched)
     if rule.relative_l2 is not None:
@@ -175,40 +182,43 @@ def _elements(
     """The condition on each element, or on the share of them that meets it."""
     share = apart.worst
     if matched is not None and matched < 1:
-        share = apart.wrong / apart.count / (1 - matched) if apart.count else 0.0
+        allowed = int((1 - matched) * apart.count + 1e-9)  # 0.1 of 10 is 1 whatever 1 - 0.9 is
+        share = _ratio(apart.wrong, allowed)
     if not apart.wrong:
-        return _Finding(share=share, text=f"{apart.count} elements within {limit}")
+        used = f", at most {share:.2g} of it used" if limit != "nothing" else ""
+        text = f"{apart.count} elements {'right' if not used else 'within ' + limit}{used}"
+        return _Finding(share=share, text=text)
     at = place(apart.worst_at, got.shape)
     verb = "differ" if limit == "nothing" else f"off by more than {limit}"
     times = "" if apart.worst == inf else f" ({apart.worst:.3g} × the limit)"
-    allowed = "" if matched is None else f" ({1 - matched:.3g} of them may)"
+    excused = "" if matched is None else f" (a share of {1 - matched:.3g} may)"
     which = "first" if apart.worst == inf else "worst"
     return _Finding(
         share=share,
-        text=f"{apart.wrong} of {apart.count} elements {verb}{allowed}; {which} at {at}: "
+        text=f"{apart.wrong} of {apart.count} elements {verb}{excused}; {which} at {at}: "
         f"got {number(got[tuple(at)])}, want {number(want[tuple(at)])}{times}",
     )
 
 
 def _against(
-    reference: torch.Tensor,
+    reference: torch.Tensor | None,
     want: torch.Tensor,
     rule: Rule,
     apart: Distance,
-    tolerance: Tolerance,
+    dtype: torch.dtype,
     chosen: Region | None,
 ) -> _Finding:
     """The condition that the error is not larger than that of a reference.
 
     The error of the perfectly rounded result is always allowed: a reference may be right by chance.
     """
-    theirs = distance(reference, want, tolerance, chosen).relative_l2
-    perfect = distance(_Rounded.like(want, reference.dtype), want, tolerance, chosen).relative_l2
-    allowed = max(theirs * NOT_WORSE_SLACK, perfect)
+    if reference is None:
+        return _Finding(share=0.0, text=f"{rule.not_worse_than} is not here to compare with")
+    theirs = distance(reference, want, EXACT, chosen).relative_l2
+    allowed = max(theirs * NOT_WORSE_SLACK, rounding(want, dtype, chosen))
     return _Finding(
         share=_ratio(apart.relative_l2, allowed),
-        text=f"relative L2 error {apart.relative_l2:.3g} is worse than {theirs:.3g} of "
-        f"{rule.not_worse_than}",
+        text=f"relative L2 error {apart.relative_l2:.3g}, that of {rule.not_worse_than} {theirs:.3g}",
     )
 
 
@@ -216,8 +226,8 @@ def _outside(got: torch.Tensor, initial: torch.Tensor, rule: Rule, chosen: Regio
     """The condition that an inout tensor keeps its contents where it is not compared."""
     count, first = 0, -1
     for piece, keep in kept(got, chosen):
-        now, then = wide(got[piece.index], got.device), wide(initial[piece.index], got.device)
-        same = (now == then) | ((now != now) & (then != then))  # noqa: PLR0124  (NaN)
+        now, then = wide(got[piece.at], got.device), wide(initial[piece.at], got.device)
+        same = (now == then) | (now.isnan() & then.isnan())
         changed = (~same & ~keep).reshape(-1).nonzero()
         if len(changed) and first < 0:
             first = piece.start + int(changed[0])

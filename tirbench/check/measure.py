@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from tirbench.check.regions import Region
 
-CHUNK: Final = 1 << 20  # elements; a dozen float64 temporaries of them are 100 MB
+CHUNK_CPU: Final = 1 << 16  # elements whose float64 temporaries stay in a core's cache
+CHUNK_GPU: Final = 1 << 21  # a dozen float64 temporaries of them take 200 MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,9 @@ class Tolerance:
 
     rtol: float
     floor: float
+
+
+EXACT: Final = Tolerance(rtol=0.0, floor=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +93,7 @@ def scale(want: torch.Tensor, region: Region | None) -> Scale:
     count = nonzero = not_finite = 0
     first, squares = -1, 0.0
     for piece, keep in kept(want, region):
-        exact = wide(want[piece.index], want.device)
+        exact = wide(want[piece.at], want.device)
         bad = ~exact.isfinite() & keep
         fine = torch.where(keep & ~bad, exact, 0).double()
         sums = [keep.sum(), ((exact != 0) & keep).sum(), bad.sum(), bad.reshape(-1).int().argmax()]
@@ -131,16 +135,28 @@ def distance(
     )
 
 
-def kept(
-    tensor: torch.Tensor, region: Region | None
-) -> Iterator[tuple[Piece, torch.Tensor]]:
+def rounding(want: torch.Tensor, dtype: torch.dtype, region: Region | None) -> float:
+    """Relative L2 error of `want` perfectly rounded to `dtype`: no output of it can be expected below."""
+    errors = squares = 0.0
+    for piece, keep in kept(want, region):
+        w = wide(want[piece.at], want.device)
+        fine = keep & w.isfinite()
+        error = torch.where(fine, rounded(w, dtype) - w, 0).square().sum()
+        more = torch.stack([error.double(), torch.where(fine, w, 0).double().square().sum()])
+        errors, squares = (
+            one + two for one, two in zip((errors, squares), more.tolist(), strict=True)
+        )
+    return sqrt(errors / squares) if squares else 0.0
+
+
+def kept(tensor: torch.Tensor, region: Region | None) -> Iterator[tuple[Piece, torch.Tensor]]:
     """The pieces of a tensor, each with whether its elements are compared."""
-    for piece in pieces(tensor.shape, CHUNK):
-        shape = tensor[piece.index].shape
+    for piece in pieces(tensor.shape, CHUNK_CPU if tensor.device.type == "cpu" else CHUNK_GPU):
+        shape = tensor[piece.at].shape
         if region is None:
             yield piece, torch.ones((), dtype=torch.bool, device=tensor.device).expand(shape)
         else:
-            yield piece, region.keep(piece.index)
+            yield piece, region.keep(piece.at)
 
 
 def wide(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -151,9 +167,7 @@ def wide(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 def rounded(want: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """`want` as a perfect computation would store it in `dtype`, in the dtype of `wide`."""
-    if want.dtype == torch.float64 and dtype.is_floating_point:
-        return want.to(dtype).double()
-    return want
+    return want.double().to(dtype).double() if dtype.is_floating_point else want
 
 
 def _errors(
@@ -164,17 +178,22 @@ def _errors(
     tolerance: Tolerance,
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Shares of the limit as a vector, and the sums of squares: errors, got, want, product."""
-    g, w = wide(got[piece.index], got.device), wide(want[piece.index], got.device)
-    right = (g == w) | (g == rounded(w, got.dtype)) | ((g != g) & (w != w))  # noqa: PLR0124  (NaN)
-    if g.dtype != w.dtype:
-        g, w = g.double(), w.double()
-    error = torch.where(right, 0, (g - w).abs()).double()
+    g, w = wide(got[piece.at], got.device), wide(want[piece.at], got.device)
+    right = (g == w) | (g.isnan() & w.isnan())
+    perfect = g == rounded(w, got.dtype)
+    g, w = g.double(), w.double()
+    error = torch.where(right, 0, (g - w).abs())
+    if not got.dtype.is_floating_point:
+        error = torch.where(
+            right, 0, error.clamp(min=1)
+        )  # float64 cannot tell huge neighbours apart
     # NaN or an infinity in the wrong place is outside of every tolerance: inf <= inf would pass.
-    bad = ~right & ~(g.isfinite() & w.isfinite())
-    limit = w.abs().double() * tolerance.rtol + tolerance.floor
+    bad = ~right & ~perfect & ~(g.isfinite() & w.isfinite())
+    limit = w.abs() * tolerance.rtol + tolerance.floor
     share = torch.where(error > 0, error / limit, 0)
+    share = torch.where(perfect, torch.where(limit > 0, share.clamp(max=1), 0), share)
     share = torch.where(keep, torch.where(bad, inf, share), 0)
     fine = keep & g.isfinite() & w.isfinite()
-    g, w = torch.where(fine, g, 0).double(), torch.where(fine, w, 0).double()
+    g, w = torch.where(fine, g, 0), torch.where(fine, w, 0)
     errors = torch.where((bad & keep).any(), inf, (g - w).square().sum())
     return share.reshape(-1), [errors, g.square().sum(), w.square().sum(), (g * w).sum()]

@@ -31,7 +31,7 @@ class Region:
         return self.chosen[index] < self.length[index]
 
 
-def region(
+def chosen_region(
     rule: Rule, tensor: torch.Tensor | None, shape: torch.Size, device: torch.device
 ) -> Region | None:
     """The elements that a rule compares; `None` is all of them.

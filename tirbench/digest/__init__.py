@@ -32,13 +32,11 @@ if TYPE_CHECKING:
     from tirbench.codec import Json
     from tirbench.model import (
         BoundFunction,
-        BoundImplementation,
         BoundLaunch,
         BoundTensor,
         Case,
         Implementation,
         Machine,
-        Plan,
         TimerName,
         Workload,
     )
@@ -48,13 +46,23 @@ __all__ = ["Read", "environment", "installed_version", "problem", "protocol", "r
 LENGTH: Final = 16
 """Hexadecimal digits of a digest: 64 bits, enough to never meet twice in one suite."""
 
+_SURROUNDING: Final = frozenset(
+    module for _, modules in IN_ENVIRONMENT.values() for module in modules
+)
+
 PROTOCOL_VERSION: Final = 1
 """Raised when the meaning of a time changes without a key of the workload: the table of calls by
 duration, the statistic, the layout of the arena, the flush."""
 
-IN_ENVIRONMENT: Final = ("driver", "torch", "triton")
+IN_ENVIRONMENT: Final = {
+    # name in the line: where a machine keeps it, top-level modules of the distribution
+    "driver": ("driver", ()),
+    "torch": ("torch", ("torch",)),
+    "triton": ("triton", ("triton",)),
+    "tirx": ("apache-tvm-tirx", ("tvm", "tvm_tirx")),
+}
 """Versions that `environment` states. A row's `source` leaves them out, so that a machine with
-another torch than the one that measured can still tell whether anything that is in git has changed."""
+another torch than the one that measured can still tell whether what is in git has changed."""
 
 
 def problem(case: Case, read: Read) -> str:
@@ -87,13 +95,14 @@ def problem(case: Case, read: Read) -> str:
     )
 
 
-def protocol(case: Case, plan: Plan, timer: TimerName) -> str:
+def protocol(case: Case, timer: TimerName, placements: int, rounds: int) -> str:
     """Digest of how a time is taken: timer, L2, regime, budgets, rounds, placements.
 
     Args:
         case: whose `[timer]` table names L2 policy, regime and budgets.
-        plan: rounds and placements as run.
-        timer: the timer that ran, after defaults; `wall` flushes nothing, so its L2 policy is `warm`.
+        timer: the timer that ran, after defaults; `wall` flushes nothing: its L2 policy is `warm`.
+        placements: how many placement seeds it was measured on.
+        rounds: how often on each.
     """
     choice = case.workload.timer
     return _short(
@@ -103,15 +112,15 @@ def protocol(case: Case, plan: Plan, timer: TimerName) -> str:
             "l2": "warm" if timer == "wall" else choice.l2,
             "regime": choice.regime,
             "budgets": [choice.warmup, choice.repeat, choice.cudagraph_rep, choice.cooldown_s],
-            "rounds": plan.rounds,
-            "placements": plan.placements,
+            "rounds": rounds,
+            "placements": placements,
         }
     )
 
 
 def source(
     case: Case,
-    implementation: BoundImplementation,
+    implementation: str,
     read: Read,
     version: Callable[[str], str | None] | None = None,
 ) -> str:
@@ -122,30 +131,31 @@ def source(
 
     Args:
         case: the case; targets are relative to the folder of its workload.
-        implementation: one of `case.implementations`.
+        implementation: the name of one of `case.implementations`.
         read: reads a file by its path relative to the project's root.
         version: version of the distribution that holds a top-level module; `installed_version` if
             not given.
     """
     of_module = version or installed_version
+    bound = next(item for item in case.implementations if item.name == implementation)
 
     def target(name: str) -> Json:
         file, colon, _ = name.rpartition(":")
         if colon:
             return _relative(case, closure.files(_path(case, file), read))
         module = name.partition(".")[0]
-        return None if module in IN_ENVIRONMENT else of_module(module)
+        return None if module in _SURROUNDING else of_module(module)
 
     def step(launch: BoundLaunch | BoundFunction) -> Json:
         data = _object(launch)
         return {**_without(data, "path"), "closure": target(launch.target)}
 
-    context = implementation.context
+    context = bound.context
     return _short(
         {
-            "steps": [step(launch) for launch in implementation.steps],
+            "steps": [step(launch) for launch in bound.steps],
             "context": None if context is None else step(context),
-            "returns": list(implementation.returns),
+            "returns": list(bound.returns),
         }
     )
 
@@ -155,8 +165,10 @@ def environment(machine: Machine) -> str:
 
     Local parts of a version (`+cu128`) are kept: they name another build.
     """
-    versions = dict(machine.versions)
-    return " · ".join(f"{name} {versions[name]}" for name in IN_ENVIRONMENT if name in versions)
+    known = {**dict(machine.facts), **dict(machine.versions)}
+    return " · ".join(
+        f"{name} {known[key]}" for name, (key, _) in IN_ENVIRONMENT.items() if key in known
+    )
 
 
 def reader(root: str | Path) -> Read:

@@ -39,9 +39,6 @@ class WorkerLike(Protocol):
     def abort(self, grace_s: float) -> None:
         """End a worker that hangs."""
 
-    def stop(self) -> None:
-        """End a worker that waits."""
-
     def kill(self) -> None:
         """End it at once."""
 
@@ -116,6 +113,7 @@ class Attempt:
         self._notes = notes
         self._open: dict[str, Row] = {row.implementation: row for row in case_job.rows}
         self._announced = False
+        self._timing = False
         self._jointly_timed = False
         self._suspect: str | None = None
         self._at = Announced(stage="load", since_s=limits.clock())
@@ -133,10 +131,10 @@ class Attempt:
                     return
             if messages:
                 continue
-            logs.bound(log)
             if self._worker.exit_status is not None:
                 self._end("crashed", blame.words_of_crash(self._worker))
-            elif self._left_s() <= 0:
+            logs.bound(log)
+            if not self._done and self._left_s() <= 0:
                 self._worker.abort(self._limits.deadlines.grace_s)
                 stage = self._at.stage
                 self._end("hung", blame.words_of_hang(stage, self._limits.deadlines.of(stage)))
@@ -166,7 +164,9 @@ class Attempt:
         self._at = Announced(stage=stage, implementation=name, since_s=self._limits.clock())
         self._announced = True
         if stage == "time":
-            self._watch.begin()
+            if not self._timing:
+                self._watch.begin()
+                self._timing = True
             self._jointly_timed |= name is None and len(self._job.rows) > 1
         return StageStarted(
             workload=self._workload, case=self._job.case, implementation=name, stage=stage
@@ -210,6 +210,9 @@ class Attempt:
         for row in self._open.values():
             reason = "the harness ended without an answer for this row"
             yield RowDone(outcome=Failed(row=row, stage=self._at.stage, reason=reason))
+        if self._timing and (facts := self._watch.facts()):
+            data = {"event": "telemetry", "case": self._job.case, **facts}
+            yield Reported(workload=self._workload, case=self._job.case, data=data)
         self._close(Judged(), replace=", ".join(damage) or self._suspect)
 
     def _end(self, end: blame.End, reason: str, detail: str = "") -> None:
@@ -228,8 +231,12 @@ class Attempt:
         )
         self._close(judged, reason=reason, detail=detail or log, replace=reason)
 
-    def _close(self, judged: Judged, *, replace: str | None, reason: str = "", detail: str = "") -> None:
+    def _close(
+        self, judged: Judged, *, replace: str | None, reason: str = "", detail: str = ""
+    ) -> None:
         """Note how it ended."""
+        self._watch.pause()
+        logs.bound(self._limits.log)
         self.ending = Ending(
             judged=judged, at=self._at, reason=reason, detail=detail, replace=replace
         )

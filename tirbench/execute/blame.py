@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -75,10 +76,12 @@ def words_of_crash(worker: WorkerLike) -> str:
     """`crashed: SIGSEGV` and the other ways in which a process ends without an answer."""
     status = worker.exit_status
     if worker.lost:
-        return "crashed: it closed its connection to tirbench, or the server of the workers was killed"
+        return (
+            "crashed: it closed its connection to tirbench, or the server of the workers was killed"
+        )
     if status is None or status >= 0:
         return f"crashed: the process exited with status {status} and without a result"
-    if -status == 9:
+    if status == -signal.SIGKILL:
         return "crashed: SIGKILL, not by tirbench (the system may be out of memory)"
     return f"crashed: {signal_name(-status)}"
 
@@ -90,7 +93,9 @@ def words_of_hang(stage: Stage, seconds: float) -> str:
 
 def is_sticky(outcome: Outcome) -> bool:
     """Whether this outcome says that the CUDA context is beyond use."""
-    return isinstance(outcome, Failed) and bool(STICKY.search(f"{outcome.reason}\n{outcome.detail}"))
+    return isinstance(outcome, Failed) and bool(
+        STICKY.search(f"{outcome.reason}\n{outcome.detail}")
+    )
 
 
 def is_suspect(outcome: Outcome) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tirbench import codec
@@ -26,7 +26,7 @@ from tirbench.execute.telemetry import Watch, watch_device
 from tirbench.model import CaseJob, Failed, Job, Row, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -51,7 +51,7 @@ class Surroundings:
     start_worker: Callable[[Job], WorkerLike]
     lock: Callable[[Job, CaseJob], AbstractContextManager[object]]
     watch: Callable[[Job, int], Watch] = watch_device
-    deadlines: Deadlines = Deadlines()
+    deadlines: Deadlines = field(default_factory=Deadlines)
     clock: Callable[[], float] = time.monotonic
     opener: str = OPENER
 
@@ -64,7 +64,7 @@ def execute(
     deadlines: Deadlines | None = None,
     on_wait: Callable[[str], None] | None = None,
     lock_timeout_s: float | None = None,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Run every case of every job and yield what happens as it happens.
 
     Use it with `contextlib.closing`: closing the generator (or an exception in it, Ctrl-C among them)
@@ -103,7 +103,7 @@ def execute(
             own.close()
 
 
-def execute_in(surroundings: Surroundings, jobs: Sequence[Job]) -> Iterator[Event]:
+def execute_in(surroundings: Surroundings, jobs: Sequence[Job]) -> Generator[Event, None, None]:
     """`execute` with its surroundings given.
 
     Raises:
@@ -118,7 +118,9 @@ def execute_in(surroundings: Surroundings, jobs: Sequence[Job]) -> Iterator[Even
                     answered[event.outcome.row.key] += 1
                 yield event
     if asked != answered:
-        raise AssertionError(f"asked for and answered differ: {asked - answered}, {answered - asked}")
+        raise AssertionError(
+            f"asked for and answered differ: {asked - answered}, {answered - asked}"
+        )
 
 
 class _Try(NamedTuple):
@@ -147,7 +149,7 @@ class _JobRun:
         self._used = False
         self._hopeless: _Fault | None = None
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """Run all cases, each while holding its lock."""
         try:
             for case_job in self._job.cases:
@@ -200,7 +202,7 @@ class _JobRun:
                 self._worker = self._in.start_worker(self._job)
             except MeasurementError as error:
                 reason, _, detail = str(error).partition("\n")
-                self._hopeless = _Fault("load", reason, detail)
+                self._hopeless = _Fault("load", reason.rstrip(":"), detail)
                 return None
             self._used = False
             self._watch = self._in.watch(self._job, self._worker.pid)

@@ -74,7 +74,12 @@ class DeviceLock:
         Raises:
             MeasurementError: it was taken for the whole `timeout_s`, or the folder cannot be written.
         """
-        folder = self._folder or lock_folder()
+        try:
+            folder = self._folder or lock_folder()
+        except OSError as error:
+            raise MeasurementError(
+                f"cannot make the folder of the device locks: {error}"
+            ) from error
         start = time.monotonic()
         queue = FileLock(folder / f"{self.name}.queue", mode=0o666)
         device = FileLock(folder / f"{self.name}.lock", mode=0o666)
@@ -115,7 +120,7 @@ class DeviceLock:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_S)
 
-    def __enter__(self) -> DeviceLock:
+    def __enter__(self) -> DeviceLock:  # noqa: PYI034 - Self is in typing from 3.11
         self.acquire()
         return self
 

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tirbench import __version__
 from tirbench.execute import nvml
 from tirbench.execute.nvml import NvmlMissing
 from tirbench.model import Machine
@@ -22,7 +23,7 @@ from tirbench.model import Machine
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-PACKAGES: Final = ("tirbench", "torch", "triton", "apache-tvm-tirx", "liger-kernel")
+PACKAGES: Final = ("torch", "triton", "apache-tvm-tirx", "liger-kernel")
 """Distributions whose version is a fact of a run, by their name on the package index."""
 
 UNIT_SALT: Final = b"tirbench unit 1:"
@@ -43,9 +44,8 @@ def has_cuda(environ: Mapping[str, str] | None = None, module: Any = None) -> bo
     wanted = environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is not None and (not wanted.strip() or wanted.strip().startswith("-")):
         return False
-    with suppress(PackageNotFoundError):
-        if version("torch").endswith("+cpu"):
-            return False
+    if (_version("torch") or "").endswith("+cpu"):
+        return False
     try:
         with nvml.session(module) as library:
             return bool(nvml.visible(library, environ))
@@ -72,25 +72,14 @@ def describe(device: Literal["cuda", "cpu"], module: Any = None) -> Machine:
         device: what the run measures on.
         module: a stand-in for `pynvml`.
     """
-    facts: dict[str, str] = {}
     missing: dict[str, str] = {}
-    cpu = cpu_model()
-    facts["cpu"] = cpu
-    facts["cpu_cores"] = str(os.cpu_count() or 1)
-    if hasattr(os, "sched_getaffinity"):
-        facts["cpu_cores_usable"] = str(len(os.sched_getaffinity(0)))
-    facts["os"] = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
-    facts["architecture"] = platform.machine()
-    facts["python"] = f"{platform.python_implementation()} {platform.python_version()}"
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            missing[name] = "not installed"
+    facts = _host_facts()
+    versions = {name: number for name in PACKAGES if (number := _version(name))}
+    versions["tirbench"] = __version__
+    missing.update({name: "not installed" for name in PACKAGES if name not in versions})
     if device == "cpu":
-        name, unit, memory = cpu, _unit(_machine_id()), _host_memory_bytes()
-        hardware = f"cpu-{slug(cpu)}"
+        name, unit, memory = facts["cpu"], _unit(_machine_id()), _host_memory_bytes()
+        hardware = f"cpu-{slug(name)}"
         if unit is None:
             missing["unit"] = "the system has no machine id"
     else:
@@ -118,9 +107,34 @@ def cpu_model() -> str:
     """The name that the CPU gives itself; the architecture where it gives none."""
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text()
-        if found := re.search(r"^(?:model name|Model|cpu model|cpu)\s*:\s*(\S.*)$", text, re.MULTILINE):
+        if found := re.search(
+            r"^(?:model name|Model|cpu model|cpu)\s*:\s*(\S.*)$", text, re.MULTILINE
+        ):
             return " ".join(found[1].split())
     return platform.processor() or platform.machine()
+
+
+def _host_facts() -> dict[str, str]:
+    """CPU, operating system and interpreter."""
+    facts = {
+        "architecture": platform.machine(),
+        "cpu": cpu_model(),
+        "cpu_cores": str(os.cpu_count() or 1),
+        # The build of a kernel may name its host.
+        "os": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+    if hasattr(os, "sched_getaffinity"):
+        facts["cpu_cores_usable"] = str(len(os.sched_getaffinity(0)))
+    return facts
+
+
+def _version(name: str) -> str | None:
+    """The version of an installed distribution."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _describe_gpu(
@@ -133,20 +147,29 @@ def _describe_gpu(
             if not gpus:
                 raise NvmlMissing("no GPU is visible")
             gpu = gpus[0]
+            memory: list[int] = []
+
+            def keep_memory() -> str:
+                memory.append(int(nvml.read(library, "nvmlDeviceGetMemoryInfo", gpu.handle).total))
+                return f"{memory[0] / 2**30:.1f} GiB"
+
             for name, read in _gpu_facts(library, gpu.handle).items():
-                try:
-                    facts[name] = read()
-                except NvmlMissing as error:
-                    missing[name] = str(error)
-            memory = None
-            try:
-                memory = int(nvml.read(library, "nvmlDeviceGetMemoryInfo", gpu.handle).total)
-            except NvmlMissing as error:
-                missing["memory_bytes"] = str(error)
-            return gpu.name, _unit(gpu.uuid), memory
+                _note(name, read, facts, missing)
+            _note("memory", keep_memory, facts, missing)
+            return gpu.name, _unit(gpu.uuid), memory[0] if memory else None
     except NvmlMissing as error:
         missing["gpu"] = str(error)
         return "unknown GPU", None, None
+
+
+def _note(
+    name: str, read: Callable[[], str], facts: dict[str, str], missing: dict[str, str]
+) -> None:
+    """Put a fact where it belongs: to the facts, or with the reason to what is missing."""
+    try:
+        facts[name] = read()
+    except NvmlMissing as error:
+        missing[name] = str(error)
 
 
 def _gpu_facts(library: Any, handle: Any) -> dict[str, Callable[[], str]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-class NvmlMissing(Exception):  # noqa: N818 - a state, not a fault
+class NvmlMissing(Exception):
     """NVML cannot be used; the message says why."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -95,23 +96,20 @@ class Worker:
             messages = self._channel.receive()
             if messages or self.exit_status is not None:
                 return messages
-            if self._channel.closed and not self._await_exit(LOST_S):
-                self.lost = True
-                self._server.tell({"do": "kill", "pid": self.pid})
-                self._await_exit(LOST_S)
+            if self._channel.closed:
+                if not self._await_exit(LOST_S):
+                    self.lost = True
+                    self._server.tell({"do": "kill", "pid": self.pid})
+                    if not self._await_exit(LOST_S):
+                        self.exit_status = -signal.SIGKILL  # in a system call that cannot be ended
             elif not self._server.wait(end - time.monotonic(), self._channel):
                 return []
 
     def abort(self, grace_s: float) -> None:
         """End a worker that hangs: ask it to say where it stands and die, then kill its group."""
-        self._server.tell({"do": "signal", "pid": self.pid, "signal": 6})  # SIGABRT: see faulthandler
+        # On SIGABRT the fault handler writes where every thread stands, even inside native code.
+        self._server.tell({"do": "signal", "pid": self.pid, "signal": signal.SIGABRT})
         self._await_exit(grace_s)
-        self.kill()
-
-    def stop(self) -> None:
-        """End an idle worker: closing the connection is enough, killing the rest."""
-        self._channel.close()
-        self._await_exit(0.2)
         self.kill()
 
     def kill(self) -> None:
@@ -207,7 +205,7 @@ class Server:
                 worker.exit_status = message["status"]
         if self._control.closed:  # its workers died with it
             for worker in self._workers.values():
-                worker.exit_status = -9
+                worker.exit_status = -signal.SIGKILL
                 worker.lost = True
             self._workers.clear()
 
@@ -221,6 +219,10 @@ class Server:
     def close(self) -> None:
         """End it; it kills its workers and everything below them first."""
         self._control.close()
+        left = list(self._workers.values())
+        self.listen()
+        for worker in left:
+            worker.kill()
         try:
             self._process.wait(timeout=2 * GRACE_S)
         finally:  # also when the second Ctrl-C comes
@@ -298,7 +300,7 @@ class Workers:
             server.close()
         self._servers.clear()
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> Workers:  # noqa: PYI034 - Self is in typing from 3.11
         return self
 
     def __exit__(self, *_: object) -> None:

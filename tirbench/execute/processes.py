@@ -68,7 +68,9 @@ def descendants(pid: int) -> frozenset[int]:
 def command_of(pid: int) -> str:
     """The command line of a process; empty for a zombie, a kernel thread or one that is gone."""
     with suppress(OSError):
-        return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return (
+            (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        )
     return ""
 
 

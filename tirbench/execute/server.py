@@ -42,10 +42,7 @@ def main(control_fd: int, preload: tuple[str, ...]) -> None:
     processes.adopt_orphans()
     started = time.perf_counter()
     for name in preload:
-        try:
-            importlib.import_module(name)
-        except Exception:  # noqa: BLE001 - any import may fail in any way; the worker will say it again
-            traceback.print_exc()
+        _preload(name)
     gc.collect()
     gc.freeze()  # a collection in a worker would otherwise copy every page that is now shared
     # The interpreter warns of threads that a preloaded library keeps (BLAS pools survive a fork).
@@ -53,6 +50,14 @@ def main(control_fd: int, preload: tuple[str, ...]) -> None:
     with suppress(OSError):
         control.send({"ready": round(time.perf_counter() - started, 3)})
     _Server(control).run()
+
+
+def _preload(name: str) -> None:
+    """Import a module; if that fails, in whatever way, the worker that needs it will say so."""
+    try:
+        importlib.import_module(name)
+    except Exception:  # noqa: BLE001 - foreign modules raise what they like
+        traceback.print_exc()
 
 
 class _Server:
@@ -70,7 +75,7 @@ class _Server:
     def run(self) -> None:
         """Serve until the parent is gone, then leave nothing behind."""
         while not self._control.closed:
-            select.select([self._control, self._wake_read], [], [])
+            select.select([self._control.fileno(), self._wake_read], [], [])
             with suppress(BlockingIOError):
                 while os.read(self._wake_read, 4096):
                     pass
@@ -132,7 +137,9 @@ class _Server:
             if dead.si_pid in self._workers:
                 self._workers.discard(dead.si_pid)
                 killed = dead.si_code != os.CLD_EXITED
-                self._say({"exited": dead.si_pid, "status": -dead.si_status if killed else dead.si_status})
+                self._say(
+                    {"exited": dead.si_pid, "status": -dead.si_status if killed else dead.si_status}
+                )
 
     def _kill_strays(self) -> None:
         """Kill what was handed to us because its parent died: it may have left its group."""
@@ -145,4 +152,3 @@ class _Server:
         """Tell the parent; that it is gone is noticed by the loop."""
         with suppress(OSError):
             self._control.send(message)
-

@@ -6,7 +6,9 @@ row; nothing here changes a number.
 
 from __future__ import annotations
 
+import statistics
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -30,13 +32,19 @@ SLOWDOWNS: Final = {
 
 
 class Watch(Protocol):
-    """Looks after a device while a worker measures on it."""
+    """Looks after a device while a worker measures on it, one case after the other."""
 
     def begin(self) -> None:
-        """Times are taken from now on; a second call in the same case goes on with the first."""
+        """Times of a case are taken from now on."""
 
     def notes(self) -> tuple[str, ...]:
-        """What a row measured since then must say; also what ends the watch over this case."""
+        """What a row measured since then must say."""
+
+    def facts(self) -> dict[str, Any]:
+        """What was seen since then, for the record; empty if nothing."""
+
+    def pause(self) -> None:
+        """The case is done."""
 
     def close(self) -> None:
         """The worker is gone."""
@@ -69,6 +77,13 @@ class NoWatch:
         """Nothing is known."""
         return ()
 
+    def facts(self) -> dict[str, Any]:
+        """Nothing was seen."""
+        return {}
+
+    def pause(self) -> None:
+        """Nothing pauses."""
+
     def close(self) -> None:
         """Nothing ends."""
 
@@ -91,6 +106,7 @@ class GpuReader:
         self._nvml = library
         self._handle = handle
         self._own = own
+        self._ours: frozenset[int] = frozenset()
         self._before = self._processes() or frozenset()
 
     def sample(self) -> Sample:
@@ -113,9 +129,10 @@ class GpuReader:
         now = self._processes()
         if now is None:
             return None
-        own = self._own()
-        if now & own:
-            return len(now - own)
+        if not now <= self._ours:  # looking through all processes costs, so only for a new one
+            self._ours = self._own()
+        if now & self._ours:
+            return len(now - self._ours)
         return len(now & self._before)
 
     def _processes(self) -> frozenset[int] | None:
@@ -158,16 +175,21 @@ class Sampler:
         self._thread.start()
 
     def begin(self) -> None:
-        """Sample from now on, until `close`."""
+        """Forget the case before and sample from now on."""
+        self._samples = []
         self._measuring.set()
 
-    def samples(self) -> tuple[Sample, ...]:
-        """What was seen since `begin`."""
-        return tuple(self._samples)
-
     def notes(self) -> tuple[str, ...]:
-        """Slowdowns and foreign processes seen since `begin`, and the range of the clock."""
-        return summary(self.samples())
+        """Slowdowns and foreign processes seen since `begin`."""
+        return notes_of(tuple(self._samples))
+
+    def facts(self) -> dict[str, Any]:
+        """Lowest, median and highest value of everything seen since `begin`."""
+        return facts_of(tuple(self._samples))
+
+    def pause(self) -> None:
+        """Sample no more until the next `begin`."""
+        self._measuring.clear()
 
     def close(self) -> None:
         """Stop sampling and wait for the thread."""
@@ -179,7 +201,57 @@ class Sampler:
 
     def _run(self) -> None:
         """Look now and then."""
-        self._measuring.wait()
-        while not self._closed.is_set():
+        while True:
+            self._measuring.wait()
+            if self._closed.is_set():
+                return
             self._samples.append(self._sample())
             self._closed.wait(self._period_s)
+
+
+def notes_of(samples: tuple[Sample, ...]) -> tuple[str, ...]:
+    """What makes a number doubtful, one phrase each."""
+    slowdowns = sorted({name for sample in samples for name in sample.slowdowns})
+    notes = [f"{name} while timed" for name in slowdowns]
+    foreign = max((sample.foreign or 0 for sample in samples), default=0)
+    if foreign:
+        notes.append(f"foreign process on the GPU ({foreign})")
+    return tuple(notes)
+
+
+def facts_of(samples: tuple[Sample, ...]) -> dict[str, Any]:
+    """Lowest, median and highest of each quantity, by its name with its unit."""
+    facts: dict[str, Any] = {}
+    for name in ("sm_mhz", "memory_mhz", "power_w", "temperature_c"):
+        values = [value for sample in samples if (value := getattr(sample, name)) is not None]
+        if values:
+            facts[name] = [min(values), statistics.median(values), max(values)]
+    if facts:
+        facts["samples"] = len(samples)
+        facts["slowdowns"] = sorted({name for sample in samples for name in sample.slowdowns})
+        known = [sample.foreign for sample in samples if sample.foreign is not None]
+        facts["foreign"] = max(known) if known else None
+    return facts
+
+
+def watch_device(job: Job, pid: int, module: Any = None) -> Watch:
+    """The watch over the device that the worker `pid` measures on.
+
+    Args:
+        job: says which device.
+        pid: process id of the worker, which has no context yet.
+        module: a stand-in for `pynvml`.
+    """
+    if job.plan.device == "cpu":
+        return NoWatch()
+    opened = ExitStack()
+    try:
+        library = opened.enter_context(nvml.session(module))
+        gpus = nvml.visible(library)
+    except NvmlMissing:
+        gpus = []
+    if not gpus:
+        opened.close()
+        return NoWatch()
+    reader = GpuReader(library, gpus[0].handle, lambda: processes.descendants(pid))
+    return Sampler(reader.sample, on_close=opened.close)

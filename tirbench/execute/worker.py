@@ -19,6 +19,7 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,7 +77,7 @@ class _Worker:
             for message in self._channel.receive():
                 log_to(message["log"])
                 if message["do"] == "open":
-                    self._guarded(lambda m=message: self._open(m))
+                    self._guarded(partial(self._open, message))
                 else:
                     self._case(message)
                 _flush()
@@ -98,7 +99,7 @@ class _Worker:
 
         job = codec.load(CaseJob, message["case_job"])
         before = _State()
-        if self._guarded(lambda: self._program.run(job, self._plan, self._report)):
+        if self._guarded(partial(self._program.run, job, self._plan, self._report)):
             self._send({"event": "case_done", "damage": before.damage()})
 
     def _report(self, event: dict[str, Any]) -> None:
@@ -152,9 +153,13 @@ class _State:
         found = []
         if _folder() != self._folder:
             found.append("it changed the working directory")
-        if changed := [name for name, clock in self._clocks.items() if getattr(time, name) is not clock]:
+        if changed := [
+            name for name, clock in self._clocks.items() if getattr(time, name) is not clock
+        ]:
             found.append(f"it replaced time.{changed[0]}")
-        if threads := [t.name for t in threading.enumerate() if t not in self._threads and _foreign(t)]:
+        if threads := [
+            t.name for t in threading.enumerate() if t not in self._threads and _foreign(t)
+        ]:
             found.append(f"it left a running thread ({threads[0]})")
         left = processes.descendants(os.getpid()) - self._children
         if any(_disturbs(processes.command_of(pid)) for pid in left):
@@ -194,7 +199,7 @@ def log_to(path: str) -> None:
     for number, name in ((1, "stdout"), (2, "stderr")):
         # Line by line, so that a crash loses nothing that was printed; new objects, as foreign code
         # may have replaced or closed the old ones.
-        stream = open(number, "w", buffering=1, errors="replace", closefd=False)  # noqa: PTH123, SIM115
+        stream = open(number, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
 
 

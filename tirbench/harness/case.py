@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from tirbench import tensors
 from tirbench.check import Rule
 from tirbench.errors import UsageError
 from tirbench.harness.device import Device
 from tirbench.launch import call, tirx, triton
 from tirbench.launch.targets import load_target
+from tirbench.tensors import Arena, Computed, Tensor, Tensors
 
 if TYPE_CHECKING:
     from tirbench.model import ImplementationRole
@@ -91,7 +91,7 @@ class Shared:
     Compiled functions take other addresses without being compiled again.
     """
 
-    arena: tensors.Arena
+    arena: Arena
     compiled: dict[tuple[str, str, str], Callable[..., Any]] = field(default_factory=dict)
     executables: dict[int, tuple[Any, Any]] = field(default_factory=dict)
 
@@ -124,16 +124,16 @@ class Case:
         self._seed = seed
         self._placement = placement
         self._shared = shared
-        self._memory: tensors.Tensors | None = None
+        self._memory: Tensors | None = None
         self._building: Declared | None = None
 
     # --- What a harness declares
 
     def tensors(
-        self, *specs: tensors.Tensor, computed: tuple[tensors.Computed, ...] = ()
+        self, *specs: Tensor, computed: tuple[Computed, ...] = ()
     ) -> tuple[torch.Tensor, ...]:
         """Lay out and fill the tensors of the case; returns those that are not temporary, in order."""
-        self._memory = tensors.Tensors.allocate(
+        self._memory = Tensors.allocate(
             specs,
             computed,
             device=self.device.torch,
@@ -277,7 +277,7 @@ class Case:
     # --- What the driver reads
 
     @property
-    def memory(self) -> tensors.Tensors:
+    def memory(self) -> Tensors:
         """The tensors of the case.
 
         Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tirbench import codec, tensors
@@ -17,7 +17,7 @@ from tirbench.errors import UsageError
 from tirbench.harness import timed
 from tirbench.harness.device import Device
 from tirbench.harness.requires import unmet
-from tirbench.harness.verify import Expected, verify
+from tirbench.harness.verify import Expected, bounds, verify
 from tirbench.launch import tirx, triton
 from tirbench.model import (
     CaseJob,
@@ -111,7 +111,8 @@ class CaseRun:
     def build_and_verify(self, case: Case, expected: Expected) -> dict[str, Launch]:
         """Build every pending implementation and verify it once; what is right can be timed."""
         launches: dict[str, Launch] = {}
-        for name in list(self.pending):
+        first = bounds(case)  # their outputs bound the error of kernels
+        for name in sorted(self.pending, key=lambda name: name not in first):
             declared = case.implementations.get(name)
             if declared is None:
                 self.fail(
@@ -154,12 +155,8 @@ class CaseRun:
     ) -> bool:
         """One restored, poisoned call, compared with the oracle; answers the row where it is not right."""
         self.stage(stage, declared.name)
-        interpreted = declared.launches_triton and triton.interpreted()
-        record = (
-            triton.recorded() if declared.launches_triton and not interpreted else nullcontext([])
-        )
         try:
-            with record as kernels:
+            with triton.recorded(declared.launches_triton) as kernels:
                 verification = verify(case, declared, launch, expected)
         except Exception as error:  # noqa: BLE001 - kernels raise what they like
             self.fail(declared.name, stage, error)
@@ -187,9 +184,7 @@ class CaseRun:
             text for kernel in declared.tuned if (text := triton.chosen_configuration(kernel))
         ]
         if facts is not None:
-            self.facts[declared.name] = codec.replace_configuration(
-                facts, "; ".join(chosen) or None
-            )
+            self.facts[declared.name] = replace(facts, configuration="; ".join(chosen) or None)
 
     def keep_timed(
         self, case: Case, launches: Mapping[str, Launch], timer: timed.Choice

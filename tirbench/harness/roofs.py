@@ -13,7 +13,7 @@ from tirbench import codec
 from tirbench.model import CaseJob, Failed, Plan, Verification, Verified
 from tirbench.timing.roofs import measure_roofs
 
-COPY = "copy"
+COPY = "copy"  # as in tirbench.pipeline, which cannot import this module: it needs torch
 
 
 class RoofProgram:

@@ -155,7 +155,7 @@ def call_bench(
         if (value := getattr(timing, name)) is not None
     }
     restore = case.memory.restore if case.memory.restored else None
-    return bench(
+    result: dict[str, Any] = bench(
         dict(launches),
         timer=choice.name,
         prepare=None if restore is None else dict.fromkeys(launches, restore),
@@ -167,6 +167,7 @@ def call_bench(
         rounds=timing.rounds or run.plan.rounds,
         **budgets,
     )
+    return result
 
 
 def keep(

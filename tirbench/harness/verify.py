@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,10 +27,12 @@ class Expected:
     Attributes:
         want: by tensor name; `None` where the case has a reason to check nothing.
         unchecked: that reason.
+        references: outputs of references that a kernel may not be worse than, by implementation.
     """
 
     want: Mapping[str, torch.Tensor]
     unchecked: str | None = None
+    references: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, case: Case) -> Expected:
@@ -58,10 +60,9 @@ class Expected:
         for name, rule in case.checked.items():
             if name not in want:
                 raise UsageError(f"{name} is checked, but the oracle does not return it")
-            tested = want[name]
-            if bool(torch.count_nonzero(tested)) and zeros_pass(
-                tested, rule, regions=regions(case, rule)
-            ):
+            through = rule.through is not None
+            dtype = want[name].dtype if through else case.memory[name].dtype
+            if zeros_pass(want[name], rule, dtype=dtype, **surroundings(case, rule)):
                 raise UsageError(
                     f"the check of {name} would accept an output of zeros: tighten its tolerance, "
                     "or give inputs that make the output differ from zero"
@@ -82,6 +83,9 @@ class Expected:
         ]
         if skipped:
             said.append(f"does not compute {', '.join(skipped)}")
+        missing = sorted(bounds(case) - set(self.references) - {declared.name})
+        if missing and declared.role == "kernel":
+            said.append(f"not compared with {', '.join(missing)}, which is not there")
         return said
 
 
@@ -113,17 +117,25 @@ def verify(
         return "; ".join(damage)
     if reason is not None:
         return Verification(method="unchecked", worst=None, detail=reason)
+    outputs = {
+        name: returned.get(name, memory[name])
+        if rule.through is None
+        else _through(rule.through, case, returned)
+        for name, rule in case.checked.items()
+        if declared.outputs is None or name in declared.outputs
+    }
     worst = 0.0
-    for name, rule in case.checked.items():
-        if declared.outputs is not None and name not in declared.outputs:
-            continue
-        got = returned.get(name, memory[name])
-        if rule.through is not None:
-            got = _through(rule.through, case, returned)
-        comparison = compare(got, expected.want[name], rule, regions=regions(case, rule))
+    for name, got in outputs.items():
+        rule = case.checked[name]
+        reference = expected.references.get(rule.not_worse_than or "", {}).get(name)
+        comparison = compare(
+            got, expected.want[name], rule, reference=reference, **surroundings(case, rule)
+        )
         if not comparison.passed:
             return comparison.message
         worst = max(worst, comparison.worst)
+    if declared.name in bounds(case):
+        expected.references[declared.name] = {name: got.clone() for name, got in outputs.items()}
     interpreted = declared.launches_triton and triton.interpreted()
     return Verification(method="interpreter" if interpreted else "oracle", worst=worst)
 
@@ -142,14 +154,18 @@ def bind(names: tuple[str, ...], value: Any, whose: str) -> dict[str, Any]:
     return {name: item for name, item in zip(names, values, strict=True) if name != "_"}
 
 
-def regions(case: Case, rule: Rule) -> Mapping[str, torch.Tensor]:
-    """The tensors that bound a rule's region, and the initial contents of what lies outside of it."""
-    found = {}
-    for kind in ("rows", "lengths", "mask"):
-        if (name := getattr(rule, kind)) is not None:
-            found[kind] = case.memory.initial(name)
-            found["initial"] = case.memory.initial(rule.tensor)
-    return found
+def bounds(case: Case) -> set[str]:
+    """The references that a rule of the case bounds a kernel's error by."""
+    return {rule.not_worse_than for rule in case.rules if rule.not_worse_than is not None}
+
+
+def surroundings(case: Case, rule: Rule) -> dict[str, torch.Tensor | None]:
+    """What a rule is compared beside: the tensor of its region, and initial contents it must keep."""
+    kept = rule.region is not None or rule.tensor in case.memory.restored
+    return {
+        "region_tensor": None if rule.region is None else case.memory.initial(rule.region),
+        "initial": case.memory.initial(rule.tensor) if kept and rule.through is None else None,
+    }
 
 
 def _through(function: Callable[..., Any], case: Case, returned: Mapping[str, Any]) -> Any:

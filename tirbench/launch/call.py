@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def options(launch: BoundLaunch) -> Mapping[str, Source]:
     """`compile` as a literal; of `grad`, the tensors to differentiate by and the seed."""
     given = dict(launch.options)
-    grad = dict(given["grad"]) if given.get("grad") is not None else {}  # type: ignore[arg-type, call-overload]
+    grad: dict[str, Any] = dict(given.get("grad") or ())
     of = grad.get("of", ())
     names = [item if isinstance(item, str) else emit(item) for item in of]
     seed = grad.get("seed")
@@ -71,7 +71,9 @@ def backward(
         gradient = torch.ones_like(output) if seed is None else seed
 
         def launch() -> tuple[Any, ...]:
-            return torch.autograd.grad(output, tuple(leaves.values()), gradient, retain_graph=True)
+            wrt = tuple(leaves.values())
+            found: tuple[Any, ...] = torch.autograd.grad(output, wrt, gradient, retain_graph=True)
+            return found
 
         return launch
 

@@ -72,11 +72,17 @@ class _FirstConfiguration:
 
 
 @contextmanager
-def recorded() -> Iterator[list[Any]]:
-    """Collect the compiled kernels that are launched inside, in order of launch."""
+def recorded(launches_triton: bool) -> Iterator[list[Any]]:
+    """Collect the compiled kernels that are launched inside, in order of launch.
+
+    Nothing is compiled, so nothing collected, in the interpreter or where no Triton kernel is launched.
+    """
+    found: list[Any] = []
+    if not launches_triton or interpreted():
+        yield found
+        return
     from triton.runtime import jit
 
-    found: list[Any] = []
     original = jit.JITFunction.run
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:

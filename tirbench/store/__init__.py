@@ -12,6 +12,7 @@ from tirbench.store.baseline import (
     write_baseline,
     write_device,
 )
+from tirbench.store.files import write
 from tirbench.store.git import Tree, read_tree, require_committed
 from tirbench.store.journal import KeptRun, RunError, RunWriter, open_run, read_run, run_ids
 from tirbench.store.pin import Change, Pinned, Pinning, PinPlan, apply, band, plan_pin
@@ -39,6 +40,7 @@ __all__ = [
     "render_baseline",
     "require_committed",
     "run_ids",
+    "write",
     "write_baseline",
     "write_device",
 ]

@@ -143,6 +143,7 @@ def open_run(
     rows: Iterable[Row],
     tree: Tree,
     suite: str = "",
+    workload_paths: Iterable[str] = (),
     now: Callable[[], float] = time.time,
     token: Callable[[], str] = lambda: secrets.token_hex(3),
 ) -> Iterator[RunWriter]:
@@ -154,6 +155,7 @@ def open_run(
         rows: every row that must get an outcome.
         tree: what git said before anything was measured.
         suite: digest of the workload files.
+        workload_paths: of the files, relative to `root`, so that `pin` can find them again.
         now: seconds since 1970, for the id.
         token: random text, for the id: two runs that start together have two folders.
     """
@@ -169,6 +171,7 @@ def open_run(
         "commit": tree.commit,
         "dirty": list(tree.dirty),
         "suite": suite,
+        "workload_paths": list(workload_paths),
         "machine": codec.dump(machine),
         "roofs": codec.dump(Roofs()),
         "rows": [codec.dump(row) for row in asked],
@@ -206,6 +209,7 @@ class KeptRun:
     folder: Path
     rows: tuple[Row, ...]
     suite: str
+    workload_paths: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -247,8 +251,14 @@ def read_run(root: Path, run_id: str = "latest") -> KeptRun:
         )
     except (codec.CodecError, KeyError) as error:
         raise RunError(f"run {folder.name} cannot be read: {error}") from error
-    notes = _notes(run, rows, torn=torn)
-    return KeptRun(run=run, folder=folder, rows=rows, suite=str(metadata["suite"]), notes=notes)
+    return KeptRun(
+        run=run,
+        folder=folder,
+        rows=rows,
+        suite=str(metadata["suite"]),
+        workload_paths=tuple(metadata["workload_paths"]),
+        notes=_notes(run, rows, torn=torn),
+    )
 
 
 def run_ids(root: Path) -> tuple[str, ...]:

@@ -95,10 +95,12 @@ class PinPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
-    """A baseline after pinning and what became of each row of the run."""
+    """A baseline after pinning, what became of each row of the run, and the orphans still in it."""
 
     baseline: Baseline
     changes: tuple[Change, ...]
+    refused: tuple[tuple[RowKey, str], ...] = ()
+    orphans: tuple[RowKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +189,10 @@ def apply(plan: PinPlan, confirmed: Sequence[Outcome] = (), *, prune: bool = Fal
         del rows[key]
     baseline = replace(plan.baseline, rows=tuple(rows[key] for key in sorted(rows)))
     return Pinned(
-        baseline=baseline, changes=tuple(sorted(changes, key=lambda change: row_key(change.row)))
+        baseline=baseline,
+        changes=tuple(sorted(changes, key=lambda change: row_key(change.row))),
+        refused=plan.refused,
+        orphans=() if prune else plan.orphans,
     )
 
 

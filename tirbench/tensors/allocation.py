@@ -78,14 +78,13 @@ class Tensors:
             if name not in self._pristine
         }
         self._checksums = {
-            name: checksum(spec.collapsed(tensors[name]))
-            for name in roles.read_only(specs)
+            name: checksum(spec.collapsed(tensors[name])) for name in roles.read_only(specs)
         }
         for name in [one for one in tensors if specs[spec.base_of(specs, one)].temporary]:
             del tensors[name]
 
     @classmethod
-    def allocate(
+    def allocate(  # noqa: PLR0913  (one keyword for each thing that contents or places depend on)
         cls,
         specs: Iterable[Tensor],
         computed: Sequence[Computed] = (),
@@ -182,10 +181,21 @@ class Tensors:
         """Overwrite tensors so that elements never written are seen.
 
         Args:
-            names: the tensors; absent: all outputs and scratch without initial contents.
+            names: the tensors; absent: all that kernels write and that are neither filled nor restored.
         """
         for name in self._unwritten if names is None else names:
             poison(self[name])
+
+    def has_initial(self, name: str) -> bool:
+        """Whether a tensor has initial contents: it, or the tensor it is a view of, is filled.
+
+        Raises:
+            TensorError: there is no such tensor.
+        """
+        specs = self._recipe.specs
+        if name not in specs:
+            raise TensorError(f"there is no tensor {name}")
+        return spec.base_of(specs, name) in roles.filled(specs, self._recipe.computed)
 
     def initial(self, name: str, dtype: torch.dtype | None = None) -> torch.Tensor:
         """A private copy of a tensor's initial contents, whatever kernels did to it since.
@@ -197,16 +207,13 @@ class Tensors:
         Raises:
             TensorError: it has no initial contents, or they cannot be had again.
         """
-        specs = self._recipe.specs
-        if name not in specs:
-            raise TensorError(f"there is no tensor {name}")
-        base = spec.base_of(specs, name)
-        if base not in roles.filled(specs, self._recipe.computed):
+        if not self.has_initial(name):
             raise TensorError(f"{name}: has no initial contents")
-        held = spec.collapsed(self._initial(name, base))
+        found = self._initial(name)
+        held = spec.collapsed(found)
         wanted = held.dtype if dtype is None or not held.dtype.is_floating_point else dtype
-        copy = torch.empty_like(held, dtype=wanted).copy_(held)
-        return copy.expand(self._shape(name))
+        copy = torch.empty(held.shape, dtype=wanted, device=held.device).copy_(held)
+        return copy.expand(found.shape)
 
     def violations(self) -> list[str]:
         """Sentences about memory that was written though no kernel may, each reported once.
@@ -217,7 +224,7 @@ class Tensors:
         found = guard.changed(self._guards)
         if found:
             guard.paint(self._guards)
-        for name in self._overwritten():
+        for name in self._overwritten(list(self._checksums)):
             right = self._recipe.redrawn(name)
             place = spec.collapsed(self._tensors[name])
             found.append(_overwritten_sentence(name, place, spec.collapsed(right)))
@@ -230,33 +237,31 @@ class Tensors:
         return found
 
     def _fill(self) -> None:
-        """Write guards, poison and initial contents."""
-        for name, tensor in self._tensors.items():
-            if self._recipe.specs[name].view is None:
-                poison(tensor)
+        """Write guards, poison where nothing else is written, and initial contents."""
+        whole = {made for step in self._recipe.steps for made in step.makes}
+        for name in self._recipe.storages:
+            if name not in whole:
+                poison(self._tensors[name])
         guard.paint(self._guards)
         contents.run(self._recipe.steps, self._tensors, self._recipe.draw)
 
-    def _initial(self, name: str, base: str) -> torch.Tensor:
+    def _initial(self, name: str) -> torch.Tensor:
         """Initial contents of `name` from wherever they are still to be had, not to be written."""
         specs = self._recipe.specs
+        base = spec.base_of(specs, name)
         if base in self._pristine:
             return spec.views(specs, {base: self._pristine[base]})[name]
-        if base in self._checksums and base not in self._overwritten():
+        if base in self._checksums and not self._overwritten([base]):
             return self._tensors[name]
         return self._recipe.redrawn(name)
 
-    def _overwritten(self) -> list[str]:
-        """Inputs that changed since they were filled."""
-        names = list(self._checksums)
+    def _overwritten(self, names: Sequence[str]) -> list[str]:
+        """Those of these inputs that changed since they were filled."""
         if not names:
             return []
         now = torch.stack([checksum(spec.collapsed(self._tensors[name])) for name in names])
         then = torch.stack([self._checksums[name] for name in names])
         return [name for name, same in zip(names, (now == then).tolist(), strict=True) if not same]
-
-    def _shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._tensors[name].shape)
 
 
 def _recipe(
@@ -280,9 +285,7 @@ def _recipe(
     return _Recipe(
         specs=specs,
         computed=computed,
-        storages={
-            name: spec.storage(one) for name, one in specs.items() if one.view is None
-        },
+        storages={name: spec.storage(one) for name, one in specs.items() if one.view is None},
         steps=steps,
         draw=draw,
         device=device,
@@ -329,5 +332,5 @@ def _overwritten_sentence(name: str, now: torch.Tensor, right: torch.Tensor) -> 
     place = [int(i) for i in torch.unravel_index(torch.tensor(first), now.shape)]
     return (
         f"{name}: written though it is an input: {count} of {now.numel()} elements changed, "
-        f"the first at {place}, {first * now.element_size()} bytes from its first element"
+        f"the first at {place}, byte +{first * now.element_size()} in row-major order"
     )

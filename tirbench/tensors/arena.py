@@ -62,6 +62,8 @@ class Arena:
             self._blocks.pop(memory, None)
             del block  # two generations of the arena need not fit side by side
             block = self._blocks[memory] = self._allocate(nbytes, self.device, memory)
+        if memory == "symmetric":  # offsets must agree over the ranks, whose addresses differ
+            return block
         # The allocator may start anywhere; offsets within 2 MiB are to be those of the layout.
         return block[-block.data_ptr() % SPREAD_BYTES :]
 

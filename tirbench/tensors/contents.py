@@ -60,9 +60,7 @@ def plan(specs: Mapping[str, Tensor], computed: Sequence[Computed]) -> tuple[Ste
         for spec in specs.values()
         if spec.init is not None
     ]
-    steps += [
-        Step(makes=one.returns, reads=_parameters(one.args), action=one) for one in computed
-    ]
+    steps += [Step(makes=one.returns, reads=_parameters(one.args), action=one) for one in computed]
     made: set[str] = set()
     for step in steps:
         for name in (*step.makes, *step.reads):
@@ -70,7 +68,9 @@ def plan(specs: Mapping[str, Tensor], computed: Sequence[Computed]) -> tuple[Ste
                 raise TensorError(f"{' and '.join(step.makes)}: there is no tensor {name}")
         for name in step.makes:
             if name in made:
-                raise TensorError(f"{name}: is filled twice; it has an init or is computed, not both")
+                raise TensorError(
+                    f"{name}: is filled twice; it has an init or is computed, not both"
+                )
             made.add(name)
     return _ordered(specs, steps)
 

@@ -38,9 +38,7 @@ class Source:
     folder: Path = Path()
     chunk: int | None = None
 
-    def each(
-        self, target: torch.Tensor, make: Callable[[int, int], torch.Tensor]
-    ) -> None:
+    def each(self, target: torch.Tensor, make: Callable[[int, int], torch.Tensor]) -> None:
         """Write `make(start, count)`, a vector of the elements in row-major order, piece by piece."""
         limit = self.chunk or (CHUNK_CPU if target.device.type == "cpu" else CHUNK_GPU)
         for index, start, count in pieces(target.shape, limit):

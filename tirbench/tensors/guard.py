@@ -122,19 +122,19 @@ def _sentences(one: Guard) -> Iterator[str]:
     if before:
         yield (
             f"{one.name}: written before its start: {len(before)} of {GUARD_BYTES} guard bytes "
-            f"changed, the first {GUARD_BYTES - before[0]} bytes ahead of its first byte"
+            f"changed, the first at byte -{GUARD_BYTES - before[0]} from its start"
         )
     after = (one.after != one.pattern[GUARD_BYTES:]).nonzero().flatten().tolist()
     if after:
         yield (
             f"{one.name}: written behind its end: {len(after)} of {GUARD_BYTES} guard bytes "
-            f"changed, the first {after[0]} bytes behind its last byte"
+            f"changed, the first at byte +{after[0]} from its end"
         )
     count, first = _changed_gaps(one)
     if count:
         yield (
             f"{one.name}: written between its rows: {count} elements of the gaps changed, "
-            f"the first {first} bytes from its start"
+            f"the first at byte +{first} from its start"
         )
 
 

@@ -16,7 +16,6 @@ from tirbench.tensors import fill
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
 
 Parameter: TypeAlias = Any
 """A number, a sequence of numbers, a torch tensor, or a callable that returns one of them."""

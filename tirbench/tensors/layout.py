@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ALIGN_BYTES: Final = 512  # what CUDA's allocators give; other alignments are an axis of the workload
+ALIGN_BYTES: Final = (
+    512  # what CUDA's allocators give; other alignments are an axis of the workload
+)
 SPREAD_BYTES: Final = 2 << 20  # the page of a GPU: offsets within it are what placement can change
 GUARD_BYTES: Final = 512  # as wide as one vectorised access of a warp
 

@@ -43,9 +43,7 @@ def free_bytes(device: torch.device) -> int:
     """Bytes that can be allocated on the device now, those that torch's allocator keeps among them."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return int(
-            free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        )
+        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     return _available_host_bytes()
 
 

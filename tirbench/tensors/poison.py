@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from tirbench.tensors.fill import CHUNK_CPU, CHUNK_GPU
 from tirbench.pieces import pieces
+from tirbench.tensors.fill import CHUNK_CPU, CHUNK_GPU
 from tirbench.tensors.spec import collapsed
 
 if TYPE_CHECKING:

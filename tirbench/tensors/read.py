@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tirbench.tensors.errors import TensorError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -26,23 +28,27 @@ def read(path: Path, key: str | None) -> torch.Tensor:
         found = torch.load(path, map_location="cpu", weights_only=True)
         return _picked(path, found if isinstance(found, dict) else {None: found}, key)
     if path.suffix == ".npy":
-        import numpy as np
-
-        return _picked(path, {None: torch.from_numpy(np.load(path, allow_pickle=False))}, key)
+        array = _reader("numpy", path).load(path, allow_pickle=False)
+        return _picked(path, {None: torch.from_numpy(array)}, key)
     if path.suffix == ".npz":
-        import numpy as np
-
-        with np.load(path, allow_pickle=False) as arrays:
-            wanted = arrays.files if key is None else [key] if key in arrays.files else []
-            return _picked(path, {name: torch.from_numpy(arrays[name]) for name in wanted}, key)
+        with _reader("numpy", path).load(path, allow_pickle=False) as arrays:
+            found = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+        return _picked(path, found, key)
     if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return _picked(path, load_file(path), key)
+        return _picked(path, _reader("safetensors.torch", path).load_file(path), key)
     raise TensorError(f"{path}: not a .pt, .npy, .npz or .safetensors file")
 
 
-def _picked(path: Path, found: dict[str | None, object], key: str | None) -> torch.Tensor:
+def _reader(module: str, path: Path) -> Any:
+    """A module that reads a kind of file; it is needed only where there is such a file."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise TensorError(f"{path}: needs the package {package}: pip install {package}") from error
+
+
+def _picked(path: Path, found: Mapping[Any, object], key: str | None) -> torch.Tensor:
     """The tensor of that key, or the only one."""
     if key is None and len(found) == 1:
         (tensor,) = found.values()

@@ -48,14 +48,19 @@ def restored(specs: Mapping[str, Tensor], computed: Sequence[Computed]) -> tuple
 
 
 def poisoned(specs: Mapping[str, Tensor], computed: Sequence[Computed]) -> tuple[str, ...]:
-    """Base tensors without initial contents that kernels write."""
+    """Base tensors that kernels must write wholly: without initial contents, or outputs not restored.
+
+    What is neither restored nor poisoned would hand one implementation's output to the next.
+    """
+    has_contents, comes_back = filled(specs, computed), restored(specs, computed)
     return tuple(
         name
         for name, spec in specs.items()
         if spec.view is None
         and not spec.temporary
-        and name not in filled(specs, computed)
-        and any(one.role != "in" for one in family(specs, name))
+        and name not in comes_back
+        and (roles := {one.role for one in family(specs, name)} - {"in"})
+        and (name not in has_contents or roles == {"out"})
     )
 
 
@@ -66,12 +71,12 @@ def kept(
     return tuple(name for name in names if constant(specs, computed, name) is None)
 
 
-def constant(
-    specs: Mapping[str, Tensor], computed: Sequence[Computed], base: str
-) -> float | None:
+def constant(specs: Mapping[str, Tensor], computed: Sequence[Computed], base: str) -> float | None:
     """The value of every element of a base tensor, if its initial contents are one constant."""
     init = specs[base].init
-    through_views = [one for one in family(specs, base) if one.name != base and one.init is not None]
+    through_views = [
+        one for one in family(specs, base) if one.name != base and one.init is not None
+    ]
     returned = {base_of(specs, name) for one in computed for name in one.returns if name in specs}
     if init is None or through_views or base in returned:
         return None
@@ -82,4 +87,4 @@ def _resets(spec: Tensor) -> bool:
     """Whether the specification asks for its initial contents before every call."""
     if spec.reset is not None:
         return spec.reset == "restore"
-    return spec.role in {"inout", "scratch"}
+    return spec.role != "in"

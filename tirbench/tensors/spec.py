@@ -30,8 +30,8 @@ class Tensor:
         strides: in elements, not negative; absent: row-major without gaps.
         offset: elements (of this dtype) between the start of the storage and the first element.
         init: how it is filled; absent where a `Computed` returns it, or where nothing is promised.
-        reset: `restore` gives the initial contents back before every call. `None` stands for
-            `restore` if the tensor is inout, or scratch with initial contents, else for `none`.
+        reset: `restore` gives the initial contents back before every call, `none` does not. `None`
+            stands for `restore` where kernels write a tensor that has initial contents.
         view: name of the tensor whose memory this one shows, with `permute` alone or with `dtype`,
             `shape`, `strides` and `offset` counted from the first element of that tensor.
         permute: order of the base's dimensions.
@@ -89,7 +89,7 @@ class Storage:
     @property
     def nbytes(self) -> int:
         """The same in bytes."""
-        return self.numel * self.dtype.itemsize
+        return self.numel * int(self.dtype.itemsize)
 
     def over(self, memory: torch.Tensor) -> torch.Tensor:
         """The tensor that this storage is when it begins at the first of `memory`'s bytes."""
@@ -149,7 +149,9 @@ def by_name(specs: Iterable[Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def views(specs: Mapping[str, Tensor], bases: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def views(
+    specs: Mapping[str, Tensor], bases: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
     """All tensors by name, in definition order: the bases as given, the views made from them.
 
     Views of a base that is not given are left out.

@@ -89,7 +89,8 @@ class CudaDevice:
 
     def active(self) -> contextlib.AbstractContextManager[object]:
         """Make this GPU torch's current one."""
-        return torch.cuda.device(self.index)
+        active: contextlib.AbstractContextManager[object] = torch.cuda.device(self.index)
+        return active
 
     def synchronize(self) -> None:
         """Wait until the device has nothing left to do."""
@@ -124,7 +125,7 @@ class CudaDevice:
         The cyclic garbage collector is off meanwhile: the finaliser of a kernel would unload its module
         and make the capture invalid (as triton.testing of Triton 3.9).
         """
-        graph = torch.cuda.CUDAGraph()
+        graph: Any = torch.cuda.CUDAGraph()
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -133,7 +134,8 @@ class CudaDevice:
         finally:
             if collecting:
                 gc.enable()
-        return graph
+        captured: Graph = graph
+        return captured
 
     def fill_one(self) -> None:
         """Write one element."""

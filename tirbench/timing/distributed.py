@@ -13,6 +13,7 @@ import math
 import uuid
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -111,7 +112,7 @@ class DistributedRun:
 
     def vote(self, vote: Vote) -> Vote:
         """The worst vote of all ranks."""
-        return Vote(int(self.context.max_reduce(float(vote))))
+        return Vote(round(self.context.max_reduce(float(vote))))
 
     def _build(self) -> None:
         launches: dict[str, Closure] = dict(self.request.funcs)
@@ -169,10 +170,10 @@ class DistributedRun:
         failure: Exception | None = None
         for index in range(times):
             if failure is None:
-                failure = _attempt(lambda: self._before_barrier(call))
+                failure = _attempt(partial(self._before_barrier, call))
             self.context.barrier()
             if failure is None:
-                failure = _attempt(lambda index=index: self._after_barrier(call, scope(index)))
+                failure = _attempt(partial(self._after_barrier, call, scope, index))
         return failure
 
     def _before_barrier(self, call: Call) -> None:
@@ -180,9 +181,12 @@ class DistributedRun:
         self.device.cold_start(FLUSH_BYTES, GPU_SLEEP_CYCLES)
 
     def _after_barrier(
-        self, call: Call, scope: contextlib.AbstractContextManager[object]
+        self,
+        call: Call,
+        scope: Callable[[int], contextlib.AbstractContextManager[object]],
+        index: int,
     ) -> None:
-        with scope:
+        with scope(index):
             call.launch()
         self.context.stream.synchronize()
 

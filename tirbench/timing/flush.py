@@ -42,7 +42,8 @@ class FlushBuffers:
             return None
         dirty = self._buffer(device, "dirty")
         if policy == "cold-dirty":
-            return dirty.zero_
+            zero: Closure = dirty.zero_
+            return zero
         clean = self._buffer(device, "clean")
         sink = torch.zeros((), dtype=torch.int64, device=clean.device)
 

@@ -120,9 +120,13 @@ def attribute_events(
         if event.kind == "annotation" or event.name in wanted:
             annotations[event.name].append(event)
     work = _Streams(event for event in events if event.kind != "annotation")
-    missing = [owner for scope, owner in zip(scopes, owners, strict=True) if scope not in annotations]
+    missing = [
+        owner for scope, owner in zip(scopes, owners, strict=True) if scope not in annotations
+    ]
     if missing:
-        raise CallFailed(missing[0], AttributionError(_explain(missing[0], missing, owners, events)))
+        raise CallFailed(
+            missing[0], AttributionError(_explain(missing[0], missing, owners, events))
+        )
     found = []
     for scope, owner in zip(scopes, owners, strict=True):
         covered = [
@@ -134,7 +138,9 @@ def attribute_events(
         if not covered:
             raise CallFailed(
                 owner,
-                AttributionError(f"{owner!r}: Kineto annotated a launch but recorded none of its work"),
+                AttributionError(
+                    f"{owner!r}: Kineto annotated a launch but recorded none of its work"
+                ),
             )
         found.append((annotations[scope], covered))
     return found

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tirbench.errors import MeasurementError
 from tirbench.timing import budgets, schedule
-from tirbench.timing.plan import Call, CallFailed, Pilot, Plan, Record, Timer
+from tirbench.timing.plan import Call, CallFailed, Pilot, Plan, Record, Step, Timer
 from tirbench.timing.samples import Samples
 from tirbench.timing.schedule import Pacer
 from tirbench.timing.timers.cudagraph_proton import REPLAYS
@@ -37,12 +38,13 @@ class LocalRun:
     calls: dict[str, Call]
     references: frozenset[str]
     failures: Failures
-    alive: Callable[[], None]
+    alive: Callable[[], object]
     sleep: Callable[[float], None]
     samples: dict[str, Samples] = field(default_factory=dict, init=False)
     pilots: dict[str, list[Pilot]] = field(default_factory=dict, init=False)
     counts: dict[str, list[budgets.Counts]] = field(default_factory=dict, init=False)
     groups: list[list[str]] = field(default_factory=list, init=False)
+    sub_blocks: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
     sequence: list[list[str]] = field(default_factory=list, init=False)
     pacer: Pacer = field(init=False)
 
@@ -62,7 +64,7 @@ class LocalRun:
         for _ in range(self.request.rounds):
             for name in list(self.calls):
                 self._cooldown()
-                self._guarded([name], lambda name=name: self._one_block(name))
+                self._guarded(partial(self._one_block, name))
 
     def _one_block(self, name: str) -> None:
         call = self.calls[name]
@@ -72,22 +74,20 @@ class LocalRun:
         warmup = schedule.warmup(call, counts.warmup, pilot, self.pacer)
         self._take([name], Plan(warmup=warmup, timed=self._timed_block(call, counts, pilot)))
 
-    def _timed_block(
-        self, call: Call, counts: budgets.Counts, pilot: Pilot
-    ) -> tuple[schedule.Step, ...]:
+    def _timed_block(self, call: Call, counts: budgets.Counts, pilot: Pilot) -> tuple[Step, ...]:
         if self.request.timer != "cudagraph_proton":
             return schedule.paced(call, counts.repeat, pilot.cycle_us, self.pacer)
-        # With `calls`, as many replays make as many samples; else the public protocol's ten replays.
         by_calls = self.request.calls is not None
-        wanted = min(counts.repeat, sum(schedule.GRAPH_BLOCK)) if by_calls else counts.repeat
-        length = schedule.graph_length(wanted, pilot.cycle_us, self.request.regime)
-        times = -(-counts.repeat // length) if by_calls else REPLAYS
-        return schedule.replays(call, length, times, pilot.cycle_us, self.pacer)
+        wanted = min(counts.repeat, schedule.GRAPH_BLOCK[1]) if by_calls else counts.repeat
+        size = schedule.graph_length(wanted, pilot.cycle_us, self.request.regime)
+        # A budget means the public protocol's ten replays; `calls` means so many calls in all.
+        sizes = schedule.split(counts.repeat, size) if by_calls else [size] * REPLAYS
+        return schedule.replays(call, sizes, pilot.cycle_us, self.pacer)
 
     def _interleaved(self) -> None:
         """One estimate, then in every round a cooldown and each group's sub-blocks in balanced order."""
         for name in list(self.calls):
-            self._guarded([name], lambda name=name: self._pilot(name))
+            self._guarded(partial(self._pilot, name))
         pilots = {name: self.pilots[name][0] for name in self.calls}
         self.groups = schedule.groups(pilots)
         for number in range(self.request.rounds):
@@ -100,7 +100,7 @@ class LocalRun:
         """Measure a group; where a reference fails in it, once more without that one."""
         names = [name for name in group if name in self.calls]
         while names:
-            self._guarded(names, lambda names=tuple(names): self._one_quads(names, reverse=reverse))
+            self._guarded(partial(self._one_quads, tuple(names), reverse=reverse))
             left = [name for name in names if name in self.calls]
             if left == names:
                 return
@@ -125,6 +125,7 @@ class LocalRun:
         self._take(names, replace(plan, warmup=warmup))
         self.sequence[-1] += [block.call.name for block in plan.blocks()]
         for name in names:
+            self.sub_blocks[name] = shape
             self.counts.setdefault(name, []).append(replace(counts, repeat=count))
 
     def _pilot(self, name: str) -> Pilot:
@@ -166,7 +167,7 @@ class LocalRun:
             self.sleep(self.request.cooldown_s)
             self.pacer.rested(self.request.cooldown_s)
 
-    def _guarded(self, names: list[str], action: Callable[[], object]) -> None:
+    def _guarded(self, action: Callable[[], object]) -> None:
         """Do it; a failing reference is recorded and taken out, a failing kernel of ours is raised."""
         try:
             action()
@@ -186,7 +187,9 @@ class LocalRun:
             self.alive()
         except Exception as broken:
             unmeasured = [
-                name for name in self.calls if name not in self.samples and name not in self.references
+                name
+                for name in self.calls
+                if name not in self.samples and name not in self.references
             ]
             if unmeasured:
                 raise MeasurementError(

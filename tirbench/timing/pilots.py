@@ -62,7 +62,9 @@ class EventPilot:
     def event_cost_us(self, call: Call) -> float:
         """What a pair of events adds to a short launch after this call's flush; measured once."""
         if self._event_cost_us is None:
-            smallest = Call(name="the smallest kernel", launch=self.device.fill_one, flush=call.flush)
+            smallest = Call(
+                name="the smallest kernel", launch=self.device.fill_one, flush=call.flush
+            )
             self._first(smallest)
             _, launches_us = self._five(smallest)
             self._event_cost_us = max(median(launches_us) - SMALLEST_KERNEL_US, 0.0)

@@ -140,7 +140,7 @@ class Timer(Protocol):
         """What the protocol must say about this timer beyond the common keys."""
 
 
-class CallFailed(Exception):  # noqa: N818  # never leaves `bench()`: it carries the error that does
+class CallFailed(Exception):  # never leaves `bench()`: it carries the error that does
     """An error that belongs to one implementation; `error` is the original."""
 
     def __init__(self, name: str, error: Exception) -> None:

@@ -163,8 +163,9 @@ def attribute(tree: list[dict[str, Any]], names: ScopeNames) -> Attribution:
 
 def _kernels(tree: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """Every node with a time, with the names from the root to it; without recursion, trees can be deep."""
-    stack = [((), node) for node in reversed(tree) if "frame" in node]
-    path: tuple[str, ...]
+    stack: list[tuple[tuple[str, ...], dict[str, Any]]] = [
+        ((), node) for node in reversed(tree) if "frame" in node
+    ]
     while stack:
         above, node = stack.pop()
         path = (*above, str(node["frame"]["name"]))

@@ -152,7 +152,7 @@ def _local_timer(given: Mapping[str, object], timer: object) -> TimerName:
         return LOCAL_TIMER
     if timer not in TIMERS:
         raise ValueError(f"timer must be one of {', '.join(TIMERS)} or None; got {timer!r}")
-    return cast("TimerName", timer)
+    return timer
 
 
 def _distributed_timer(
@@ -186,12 +186,10 @@ def _choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
 def _require_calls(calls: object) -> None:
     if calls is None or (isinstance(calls, str) and calls == "auto"):
         return
-    if isinstance(calls, str):
-        raise ValueError(f"calls must be an int, 'auto' or None; got {calls!r}")
-    if isinstance(calls, bool) or not isinstance(calls, int):
+    if isinstance(calls, bool) or not isinstance(calls, int | str):
         raise TypeError(f"calls must be an int, 'auto' or None; got {type(calls).__name__}")
-    if calls < 1:
-        raise ValueError(f"calls must be >= 1, got {calls}")
+    if isinstance(calls, str) or calls < 1:
+        raise ValueError(f"calls must be an int >= 1, 'auto' or None; got {calls!r}")
 
 
 def _refuse_contradictions(
@@ -210,7 +208,9 @@ def _refuse_contradictions(
     other = {"order": (order, "blocked"), "l2": (l2, "cold-dirty"), "regime": (regime, None)}
     wrong = [name for name, (value, fixed) in other.items() if value != fixed]
     if wrong:
-        raise ValueError(f"distributed timing has one fixed protocol and rejects {', '.join(wrong)}")
+        raise ValueError(
+            f"distributed timing has one fixed protocol and rejects {', '.join(wrong)}"
+        )
 
 
 def _implementations(

@@ -30,6 +30,13 @@ class Samples:
     replays: list[int] = field(default_factory=list)
     activities: list[Activity] = field(default_factory=list)
 
+    def extend(self, later: Samples) -> None:
+        """Append the rounds of `later`."""
+        self.rounds_us += later.rounds_us
+        self.rejected += later.rejected
+        self.replays += later.replays
+        self.activities += later.activities
+
     def means_us(self) -> list[float]:
         """The mean of each round."""
         return [fmean(samples) for samples in self.rounds_us]

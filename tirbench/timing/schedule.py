@@ -80,13 +80,17 @@ def paced(call: Call, count: int, cycle_us: float, pacer: Pacer) -> tuple[Step, 
     return (*steps, Block(call=call, kept=run)) if run else tuple(steps)
 
 
-def replays(call: Call, calls: int, times: int, cycle_us: float, pacer: Pacer) -> tuple[Step, ...]:
-    """One graph of so many calls, replayed so many times."""
-    block = Block(call=call, kept=calls)
+def replays(call: Call, sizes: Sequence[int], cycle_us: float, pacer: Pacer) -> tuple[Step, ...]:
+    """One replay of a graph of so many calls for each of the sizes."""
     steps: list[Step] = []
-    for _ in range(times):
-        steps += [*pacer.spend(calls * cycle_us), block]
+    for size in sizes:
+        steps += [*pacer.spend(size * cycle_us), Block(call=call, kept=size)]
     return tuple(steps)
+
+
+def split(count: int, size: int) -> list[int]:
+    """`count` in parts of `size`, the last one smaller where it does not divide."""
+    return [min(size, count - done) for done in range(0, count, size)]
 
 
 def graph_length(calls: int, cycle_us: float, regime: Regime | None) -> int:
@@ -120,7 +124,7 @@ def groups(pilots: Mapping[str, Pilot]) -> list[list[str]]:
     return sorted(ordered, key=lambda group: position[group[0]])
 
 
-def interleaved(  # noqa: PLR0913  # each decides one thing of the order
+def interleaved(  # each decides one thing of the order
     calls: Sequence[Call],
     pilots: Mapping[str, Pilot],
     count: int,
@@ -140,7 +144,7 @@ def interleaved(  # noqa: PLR0913  # each decides one thing of the order
         reverse: start with the last call, as every second round does.
     """
     discarded, kept = shape
-    sizes = [min(kept, count - done) for done in range(0, count, kept)]
+    sizes = split(count, kept)
     steps: list[Step] = []
     for index in range(0, len(sizes), 2):
         quad: list[Block] = []
@@ -152,9 +156,7 @@ def interleaved(  # noqa: PLR0913  # each decides one thing of the order
     return Plan(timed=tuple(steps))
 
 
-def _paced_quad(
-    quad: Sequence[Block], pilots: Mapping[str, Pilot], pacer: Pacer
-) -> list[Step]:
+def _paced_quad(quad: Sequence[Block], pilots: Mapping[str, Pilot], pacer: Pacer) -> list[Step]:
     """Rest before the quad where all of it fits into one burst, else before single blocks."""
     work_us = [block.launches * pilots[block.call.name].cycle_us for block in quad]
     if sum(work_us) <= BURST_WORK_US:

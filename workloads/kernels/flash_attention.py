@@ -63,10 +63,7 @@ def attend(
         key = start + tl.arange(0, BLOCK_N)
         k_tile = k_ptr + key[None, :] * DIM + depth[:, None]
         v_tile = v_ptr + key[:, None] * DIM + depth[None, :]
-        if ON_DIAGONAL:
-            k = tl.load(k_tile, mask=key[None, :] < seq, other=0.0)
-        else:
-            k = tl.load(k_tile)
+        k = tl.load(k_tile, mask=key[None, :] < seq, other=0.0) if ON_DIAGONAL else tl.load(k_tile)
         scores = tl.dot(q, k)
         if ON_DIAGONAL:
             scores = tl.where(key[None, :] <= row[:, None], scores, float("-inf"))
@@ -76,10 +73,7 @@ def attend(
         shrink = tl.exp2(peak - higher)
         total = total * shrink + tl.sum(p, axis=1)
         acc = acc * shrink[:, None]
-        if ON_DIAGONAL:
-            v = tl.load(v_tile, mask=key[:, None] < seq, other=0.0)
-        else:
-            v = tl.load(v_tile)
+        v = tl.load(v_tile, mask=key[:, None] < seq, other=0.0) if ON_DIAGONAL else tl.load(v_tile)
         acc = tl.dot(p.to(v.dtype), v, acc)
         peak = higher
     return acc, peak, total
@@ -108,6 +102,8 @@ def attention_kernel(
         BLOCK_M: queries per program; a multiple of BLOCK_N.
         BLOCK_N: keys per step.
     """
+    # The unmasked walk must end where the masked one begins, at a whole block of keys.
+    tl.static_assert(BLOCK_M % BLOCK_N == 0)
     block = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest rows first
     head = tl.program_id(1).to(tl.int64)  # of all heads of the batch
     kv_head = (head // heads) * kv_heads + (head % heads) // (heads // kv_heads)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tirbench.errors import AttributionError, CaptureError
 from tirbench.timing.pilots import EventPilot
 from tirbench.timing.plan import Block, Call, CallFailed, Pilot, Plan, Record, Rest
 from tirbench.timing.proton import Attribution, ProtonSession, ScopeNames, TritonProton, attribute
-from tirbench.timing.steps import blame, drain
+from tirbench.timing.steps import blame, drain, launch_untimed, walk
 from tirbench.timing.timers.common import require_no_capture, require_nvidia
 from tirbench.timing.timers.proton import record, require_all_attributed
 
@@ -66,6 +67,8 @@ class CudagraphProtonTimer:
         names = ScopeNames(f"tirbench.{uuid.uuid4().hex}")
         with self.device.side_stream():
             self._warm(plan)
+            walk(plan.warmup, launch_untimed, self.device, self.sleep)
+            drain(self.device, plan)
             session = self.open_session()
             tree = []
             try:
@@ -148,9 +151,13 @@ class CudagraphProtonTimer:
                 continue
             captured = graphs[step.call.name, step.launches]
             with session.scope(names.replay(len(replays))):
-                blame(step.call, lambda _, graph=captured.graph: graph.replay())
+                blame(step.call, partial(_replay_once, captured.graph))
             replays.append(captured)
         return replays
+
+
+def _replay_once(graph: Graph, _: Call) -> None:
+    graph.replay()
 
 
 def to_records(

@@ -1,0 +1,81 @@
+"""NVML as far as tirbench asks it, over GPUs that are plain dictionaries."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+
+class NVMLError(Exception):
+    pass
+
+
+class Nvml:
+    NVMLError = NVMLError
+    NVML_CLOCK_SM = 1
+    NVML_CLOCK_MEM = 2
+    NVML_TEMPERATURE_GPU = 0
+
+    def __init__(self, *gpus: dict[str, Any], broken: str | None = None) -> None:
+        self.gpus = [self.gpu(index, **gpu) for index, gpu in enumerate(gpus)]
+        self.broken = broken
+        self.opened = 0
+
+    def gpu(self, index: int, **changed: Any) -> dict[str, Any]:
+        return {
+            "uuid": f"GPU-{index}{index}{index}{index}-aaaa",
+            "name": "NVIDIA H200",
+            "memory": 150_754_820_096,
+            "pids": [],
+            "reasons": 0,
+            "power": 350_000,
+            "refuses": set(),
+        } | changed
+
+    def nvmlInit(self) -> None:  # noqa: N802 - NVML's own name
+        if self.broken:
+            raise NVMLError(self.broken)
+        self.opened += 1
+
+    def nvmlShutdown(self) -> None:  # noqa: N802 - NVML's own name
+        self.opened -= 1
+
+    def __getattr__(self, name: str) -> Any:
+        answers: dict[str, Any] = {
+            "nvmlSystemGetDriverVersion": lambda: b"580.159",
+            "nvmlSystemGetCudaDriverVersion_v2": lambda: 13000,
+            "nvmlDeviceGetCount": lambda: len(self.gpus),
+            "nvmlDeviceGetHandleByIndex": lambda index: self.gpus[index],
+            "nvmlDeviceGetHandleByUUID": self.by_uuid,
+            "nvmlDeviceGetUUID": lambda gpu: gpu["uuid"],
+            "nvmlDeviceGetName": lambda gpu: gpu["name"].encode(),
+            "nvmlDeviceGetMemoryInfo": lambda gpu: SimpleNamespace(total=gpu["memory"]),
+            "nvmlDeviceGetMaxClockInfo": lambda _, kind: {1: 1980, 2: 3201}[kind],
+            "nvmlDeviceGetClockInfo": lambda _, kind: {1: 1755, 2: 3201}[kind],
+            "nvmlDeviceGetApplicationsClock": lambda *_: 1980,
+            "nvmlDeviceGetEnforcedPowerLimit": lambda _: 700_000,
+            "nvmlDeviceGetPowerManagementDefaultLimit": lambda _: 700_000,
+            "nvmlDeviceGetPowerUsage": lambda gpu: gpu["power"],
+            "nvmlDeviceGetTemperature": lambda *_: 41,
+            "nvmlDeviceGetPersistenceMode": lambda _: 1,
+            "nvmlDeviceGetEccMode": lambda _: [1, 1],
+            "nvmlDeviceGetMigMode": lambda _: [0, 0],
+            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda gpu: gpu["reasons"],
+            "nvmlDeviceGetComputeRunningProcesses": lambda gpu: [
+                SimpleNamespace(pid=pid) for pid in gpu["pids"]
+            ],
+        }
+        if name not in answers:
+            raise AttributeError(name)
+
+        def ask(*args: Any) -> Any:
+            if args and isinstance(args[0], dict) and name in args[0]["refuses"]:
+                raise NVMLError("Insufficient Permissions")
+            return answers[name](*args)
+
+        return ask
+
+    def by_uuid(self, uuid: str) -> dict[str, Any]:
+        if uuid != "MIG-1":
+            raise NVMLError("Not Found")
+        return self.gpu(0, uuid="MIG-1", name="NVIDIA H200 MIG 1g.18gb", memory=18 << 30)

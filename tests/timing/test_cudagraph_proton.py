@@ -1,0 +1,174 @@
+"""Timer `cudagraph_proton`: capture, replay, and the count of both."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
+
+import pytest
+
+from tirbench.errors import AttributionError, CaptureError
+from tirbench.timing.fake import FakeGpu, FakeProton
+
+FakeBench: TypeAlias = Callable[..., dict[str, Any]]
+
+
+def test_a_graph_of_the_budget_is_replayed_ten_times(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    result = fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton", cudagraph_rep=1.0)
+    protocol = result["benchmark_protocol"]
+    assert protocol["cudagraph_rep"] == 1.0
+    assert protocol["repeat_counts"]["f"] == [20]
+    assert gpu.log.count("replay") == 10
+    assert result["impls"]["f"] == pytest.approx(50.0)
+    assert result["samples"]["f"] == [[50.0] * 200]
+
+
+def test_the_estimate_of_a_graph_leaves_out_the_flush(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    result = fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton")
+    assert result["benchmark_protocol"]["repeat_counts"]["f"] == [int(20_000 / 50)]
+
+
+def test_flush_and_prepare_are_captured_outside_of_the_scopes(
+    gpu: FakeGpu, fake_bench: FakeBench
+) -> None:
+    result = fake_bench(
+        {"f": gpu.kernel(50.0, "f")},
+        timer="cudagraph_proton",
+        cudagraph_rep=0.1,
+        prepare={"f": gpu.kernel(9.0, "reset")},
+    )
+    first = gpu.log.index("replay")
+    assert gpu.log[first + 1 : first + 7] == ["reset", "flush", "f"] * 2
+    assert result["impls"]["f"] == pytest.approx(50.0)
+
+
+def test_the_session_opens_before_the_capture(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton")
+    assert gpu.log.index("proton start") < gpu.log.index("capture") < gpu.log.index("replay")
+
+
+def test_the_capture_stream_is_warmed_up_first(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    launched_on: list[int] = []
+
+    def launch() -> None:
+        launched_on.append(gpu.stream)
+        gpu.run_us(50.0)
+
+    fake_bench({"f": launch}, timer="cudagraph_proton", cudagraph_rep=0.1)
+    assert set(launched_on) == {7}
+
+
+def test_merged_replays_give_the_mean_and_say_over_how_many(
+    gpu: FakeGpu, fake_bench: FakeBench
+) -> None:
+    result = fake_bench(
+        {"f": gpu.kernel(50.0)},
+        timer="cudagraph_proton",
+        cudagraph_rep=1.0,
+        session=partial(FakeProton, gpu, merge_replays=True),
+    )
+    assert result["samples"]["f"] == [[50.0] * 20]
+    assert result["benchmark_protocol"]["replays_per_sample"]["f"] == [10]
+
+
+@pytest.mark.parametrize(
+    ("merge", "message"),
+    [
+        (True, "19 kernels in 10 replays|9 kernels in 10 replays"),
+        (False, "19 of 20 launches|Records were lost"),
+    ],
+)
+def test_a_lost_replay_is_an_error_and_no_smaller_number(
+    gpu: FakeGpu, fake_bench: FakeBench, merge: bool, message: str
+) -> None:
+    def lossy() -> FakeProton:
+        lost: list[int] = []
+
+        def lose(done: Any) -> bool:
+            if done.work.name == "f" and done.captured and not lost:
+                lost.append(1)
+                return True
+            return False
+
+        return FakeProton(gpu, merge_replays=merge, lose=lose)
+
+    with pytest.raises(AttributionError, match=message):
+        fake_bench(
+            {"f": gpu.kernel(50.0, "f")},
+            timer="cudagraph_proton",
+            cudagraph_rep=1.0,
+            session=lossy,
+        )
+
+
+def test_a_capture_that_fails_is_called_so_with_its_cause(
+    gpu: FakeGpu, fake_bench: FakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def broken_end() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    def capture(body: Callable[[], object]) -> Any:
+        with broken_end():
+            raise RuntimeError("operation would make the legacy stream depend on a capture")
+
+    monkeypatch.setattr(gpu, "capture", capture)
+    with pytest.raises(
+        CaptureError, match="'f' cannot be captured.*legacy stream.*use timer='proton'"
+    ):
+        fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton")
+
+
+def test_a_reference_that_cannot_be_captured_is_its_own_error(
+    gpu: FakeGpu, fake_bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def needs_host() -> None:
+        if gpu._recording is not None:
+            raise RuntimeError("cudaErrorStreamCaptureUnsupported")
+        gpu.run_us(40.0)
+
+    result = fake_bench(
+        {"f": gpu.kernel(50.0)},
+        references={"r": lambda: needs_host},
+        timer="cudagraph_proton",
+        cudagraph_rep=0.1,
+    )
+    assert result["impls"] == {"f": pytest.approx(50.0)}
+    assert result["error_types"] == {"r": "CaptureError"}
+    assert "BASELINE_ERROR: r: CaptureError" in capsys.readouterr().err
+
+
+def test_interleaved_graphs_are_short_captured_alone_and_replayed_in_balanced_order(
+    gpu: FakeGpu, fake_bench: FakeBench
+) -> None:
+    funcs = {"a": gpu.kernel(5.0, "a"), "b": gpu.kernel(6.0, "b")}
+    result = fake_bench(funcs, timer="cudagraph_proton", order="interleaved", calls=48)
+    assert gpu.log.count("capture") == 2
+    assert result["benchmark_protocol"]["sequence"] == [["a", "b", "b", "a"] * 2]
+    assert result["samples"] == {"a": [[5.0] * 48], "b": [[6.0] * 48]}
+    discarded, kept = result["benchmark_protocol"]["sub_blocks"]["a"]
+    assert 8 <= discarded + kept <= 16
+
+
+def test_a_number_of_calls_is_kept_exactly(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    result = fake_bench({"f": gpu.kernel(5.0)}, timer="cudagraph_proton", calls=31)
+    assert result["benchmark_protocol"]["sample_counts"]["f"] == [31]
+
+
+def test_a_burst_rests_between_replays(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    fake_bench({"f": gpu.kernel(1000.0)}, timer="cudagraph_proton", regime="burst")
+    assert gpu.sleeps_s
+    assert all(seconds >= 0.02 for seconds in gpu.sleeps_s)
+    longest_us = 0.0
+    spent_us = 0.0
+    for entry in gpu.log[gpu.log.index("proton start") :]:
+        spent_us = (
+            0.0 if entry == "rest" else spent_us + {"kernel": 1000.0, "flush": 65.0}.get(entry, 0)
+        )
+        longest_us = max(longest_us, spent_us)
+    assert longest_us <= 15_000

@@ -1,0 +1,231 @@
+"""Bind the expressions of one case, and note what has no value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tirbench.diagnostics import did_you_mean
+from tirbench.expression import (
+    Expression,
+    ExpressionError,
+    Scope,
+    Site,
+    UnknownNameError,
+    bind,
+    describe,
+    is_value,
+)
+from tirbench.model import Arguments, BoundArguments, BoundFunction, Function
+from tirbench.values import OMIT, Code, CScalar, Dtype, Phase, TensorRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tirbench.diagnostics import Problems
+    from tirbench.model import Argument, Path
+    from tirbench.values import Bound
+
+CALL: Final = Site(what="an argument")
+_MAX_VALUES: Final = 6
+
+
+@dataclass(slots=True)
+class Report:
+    """What is wrong with the cases of a workload: each place once, with the cases it concerns."""
+
+    problems: Problems
+    _cases: dict[tuple[str, Path], list[Any]] = field(default_factory=dict)
+
+    def add(
+        self,
+        code: str,
+        path: Path,
+        message: str,
+        *,
+        case: str,
+        detail: str = "",
+        span: tuple[int, int] | None = None,
+    ) -> None:
+        """Note a problem of one case; the first case speaks for the others."""
+        known = self._cases.setdefault((code, path), [message, detail, span, case, 0])
+        known[-1] += 1
+
+    def close(self) -> None:
+        """Hand everything on to the problems of the file."""
+        for (code, path), (message, detail, span, case, number) in self._cases.items():
+            more = f" and {number - 1} more" * (number > 1)
+            hint = f"in case {case}{more}" + f": {detail}" * bool(detail)
+            self.problems.add(code, path, message, hint=hint, span=span)
+        self._cases.clear()
+
+    def __bool__(self) -> bool:
+        """Whether anything is wrong."""
+        return bool(self._cases or self.problems)
+
+
+@dataclass(slots=True)
+class Binder:
+    """One case: its scope, its name in messages, and where problems go."""
+
+    scope: Scope
+    report: Report
+    case: str
+    failed: bool = False
+
+    def bind(self, argument: Argument | None, path: Path, site: Site) -> Bound:
+        """The bound value of an argument; `None` where it has none, which is then noted."""
+        if isinstance(argument, tuple):
+            return tuple(self.bind(item, (*path, i), site) for i, item in enumerate(argument))
+        try:
+            return bind(argument, self.scope, site)
+        except UnknownNameError as error:
+            hint = did_you_mean(error.name, [*self.scope.values, *self.scope.tensors])
+            self.note("TB021", path, error.message, argument, hint=hint, span=error.span)
+        except ExpressionError as error:
+            self.note("TB022", path, error.message, argument, hint=error.hint, span=error.span)
+        return None
+
+    def note(
+        self,
+        code: str,
+        path: Path,
+        message: str,
+        argument: object = None,
+        *,
+        hint: str = "",
+        span: tuple[int, int] | None = None,
+    ) -> None:
+        """Note a problem of this case, with the values that the expression reads."""
+        values = ", ".join(self.shown(argument)) if isinstance(argument, Expression) else ""
+        detail = "; ".join(part for part in (values, hint) if part)
+        self.failed = True
+        self.report.add(code, path, message, case=self.case, detail=detail, span=span)
+
+    def shown(self, expression: Expression) -> list[str]:
+        """The names of an expression with their values: `hidden = 4096`."""
+        known = [name for name in expression.names if name in self.scope.values]
+        return [f"{name} = {_value_text(self.scope.values[name])}" for name in known[:_MAX_VALUES]]
+
+    def several(self, items: Iterable[Argument], path: Path, site: Site) -> tuple[Bound, ...]:
+        """The bound values of a list of arguments."""
+        return tuple(self.bind(item, (*path, i), site) for i, item in enumerate(items))
+
+    def dtype(self, expression: Expression | None, path: Path) -> Dtype | None:
+        """A dtype of the case; noted where it is something else."""
+        value = self.bind(expression, path, Site(what="a dtype", latest=Phase.CASE))
+        if isinstance(value, Dtype):
+            return value
+        if value is not None:
+            message = f"a dtype is needed, got {describe(value)}"
+            self.note("TB023", path, message, expression)
+        return None
+
+    def integer(
+        self, argument: Argument, path: Path, site: Site, *, least: int, what: str
+    ) -> Bound:
+        """An integer of at least `least`, or code where the site allows it."""
+        value = self.bind(argument, path, site)
+        if isinstance(value, Code) or (value is None and self.failed):
+            return value
+        if not isinstance(value, int) or isinstance(value, bool):
+            message = f"{what} must be a whole number, got {describe(value)}"
+            self.note("TB023", path, message, argument)
+            return None
+        if value < least:
+            self.note("TB042", path, f"{what} must be at least {least}, got {value}", argument)
+            return None
+        return value
+
+    def number(self, argument: Argument | None, path: Path, what: str) -> float | None:
+        """A finite number of the case that is not negative."""
+        if argument is None:
+            return None
+        value = self.bind(argument, path, Site(what=what, latest=Phase.CASE))
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.note("TB023", path, f"{what} must be a number, got {describe(value)}", argument)
+            return None
+        if not 0 <= value < float("inf"):
+            self.note("TB061", path, f"{what} must be finite and not negative, got {value}", argument)
+            return None
+        return float(value)
+
+    def arguments(self, args: Arguments, path: Path, site: Site = CALL) -> BoundArguments:
+        """The arguments of a call, without those that are omitted."""
+        positional = []
+        for index, argument in enumerate(args.positional):
+            value = self.argument(argument, (*path, index), site)
+            if value is not OMIT:
+                positional.append(value)
+        named = []
+        for name, argument in args.named:
+            value = self.argument(argument, (*path, name), site)
+            if value is not OMIT:
+                named.append((name, value))
+        return BoundArguments(positional=tuple(positional), named=tuple(named))
+
+    def argument(self, argument: Argument, path: Path, site: Site) -> Bound:
+        """One argument; a list may not hold `omit`."""
+        value = self.bind(argument, path, site)
+        if isinstance(value, tuple) and any(item is OMIT for item in value):
+            self.note("TB023", path, "'omit' drops an argument; it cannot drop an entry of a list")
+        return value
+
+    def function(
+        self, function: Function | None, site: Site = CALL
+    ) -> BoundFunction | None:
+        """A function with its arguments bound."""
+        if function is None:
+            return None
+        args = self.arguments(function.args, (*function.path, "args"), site)
+        for value in (*args.positional, *(value for _, value in args.named)):
+            if isinstance(value, CScalar):
+                message = f"{value.ctype}() makes a C scalar, which only a cuda kernel takes"
+                self.note("TB023", (*function.path, "args"), message)
+        return BoundFunction(
+            target=function.target, path=function.path, args=args, returns=function.returns
+        )
+
+
+def tensors_in(*values: object) -> dict[str, None]:
+    """The names of the tensors that bound values refer to or read, in order of appearance."""
+    found: dict[str, None] = {}
+    for value in values:
+        match value:
+            case TensorRef():
+                found[value.name] = None
+            case Code():
+                found.update(dict.fromkeys(value.tensors))
+            case CScalar():
+                found.update(tensors_in(value.value))
+            case tuple():
+                found.update(tensors_in(*value))
+            case BoundArguments():
+                found.update(tensors_in(*value.positional, *(item for _, item in value.named)))
+            case BoundFunction():
+                found.update(tensors_in(value.args))
+            case _:
+                pass
+    return found
+
+
+def known_numbers(values: Iterable[Bound]) -> list[int | float]:
+    """Those of the values that are numbers of the case."""
+    return [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+
+
+def _value_text(value: object) -> str:
+    """A value as a message shows it."""
+    if isinstance(value, tuple):
+        text = ", ".join(_value_text(item) for item in value[:8])
+        return f"[{text}{', …' * (len(value) > 8)}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"'{value}'" if isinstance(value, str) else repr(value)
+
+
+def only_values(mapping: Mapping[str, Bound]) -> dict[str, Any]:
+    """The entries that need neither a device nor data."""
+    return {name: value for name, value in mapping.items() if is_value(value)}

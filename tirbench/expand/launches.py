@@ -1,0 +1,185 @@
+"""Bind the implementations of a case: arguments, options of their kind, requirements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tirbench.expand.binder import CALL, tensors_in
+from tirbench.expression import Expression, Site, describe
+from tirbench.load.kinds import KINDS
+from tirbench.model import (
+    BoundArguments,
+    BoundFunction,
+    BoundImplementation,
+    BoundLaunch,
+    Requirements,
+)
+from tirbench.values import OMIT, Bound, Code, CScalar, Dtype, Phase, TensorRef
+
+if TYPE_CHECKING:
+    from tirbench.expand.binder import Binder
+    from tirbench.load.kinds import Kind, Option
+    from tirbench.model import Implementation, Launch, Path
+
+GRID_LIMITS: Final = (2**31 - 1, 65_535, 65_535)
+"""CUDA's limits of a grid's three dimensions."""
+
+MAX_THREADS: Final = 1_024
+"""CUDA's limit of the threads of a block."""
+
+
+def bind_implementation(
+    implementation: Implementation,
+    common: Requirements,
+    skipped: str | None,
+    binder: Binder,
+) -> BoundImplementation:
+    """One implementation; nothing of a skipped one is bound but its name."""
+    steps: tuple[BoundLaunch, ...] = ()
+    context: BoundFunction | None = None
+    requires = implementation.requires
+    if skipped is None:
+        steps = tuple(bind_launch(step, KINDS[step.kind], binder) for step in implementation.steps)
+        context = binder.function(implementation.context)
+        requires = _requirements(requires, common, implementation.path, binder)
+    return BoundImplementation(
+        name=implementation.name,
+        role=implementation.role,
+        path=implementation.path,
+        steps=steps,
+        returns=implementation.returns,
+        context=context,
+        requires=requires,
+        unchecked=implementation.unchecked,
+        skipped=skipped,
+    )
+
+
+def bind_launch(launch: Launch, kind: Kind, binder: Binder) -> BoundLaunch:
+    """One launch, checked against the limits of its kind."""
+    path = (*launch.path, "args")
+    args = binder.arguments(launch.args, path, CALL)
+    _check_scalars(launch, kind, args, binder)
+    options: list[tuple[str, Bound]] = []
+    for key, value in launch.options:
+        bound = _option(value, kind.options[key], (*launch.path, key), key, binder)
+        if bound is not OMIT:
+            options.append((key, bound))
+            _check_option(launch.kind, key, bound, (*launch.path, key), binder)
+    return BoundLaunch(
+        kind=launch.kind, target=launch.target, path=launch.path, args=args, options=tuple(options)
+    )
+
+
+def tensors_of(implementation: BoundImplementation) -> dict[str, None]:
+    """The tensors that an implementation takes, reads or returns."""
+    if implementation.skipped is not None:
+        return {}
+    found = tensors_in(implementation.context) if implementation.context else {}
+    for step in implementation.steps:
+        found.update(tensors_in(step.args))
+        for key, value in step.options:
+            found.update(tensors_in(value))
+            if key == "grad" and isinstance(value, tuple):
+                found.update(dict.fromkeys(dict(value)["of"]))  # type: ignore[arg-type,call-overload]  # as _option made it
+    found.update(dict.fromkeys(name for name in implementation.returns if name != "_"))
+    return found
+
+
+def _option(value: object, option: Option, path: Path, key: str, binder: Binder) -> Bound:
+    """One option bound by its form."""
+    match option.form:
+        case "expr" | "exprs":
+            return _bind_exprs(value, option, path, key, binder)
+        case "grad":
+            (_, of), (_, seed) = value  # type: ignore[misc]  # as load made it
+            site = Site(what="the seed of a gradient")
+            bound = None if seed is None else binder.bind(seed, (*path, "seed"), site)
+            return ("of", of), ("seed", bound)
+        case _:
+            return value  # type: ignore[return-value]  # text, or a tuple of texts
+
+
+def _bind_exprs(value: object, option: Option, path: Path, key: str, binder: Binder) -> Bound:
+    """An expression or a list of them; names that only a tuner knows are left to it."""
+    if isinstance(value, tuple):
+        return tuple(
+            _bind_exprs(item, option, (*path, i), key, binder) for i, item in enumerate(value)
+        )
+    meta: frozenset[str] = frozenset()
+    if option.tuned and isinstance(value, Expression):
+        scope = binder.scope
+        meta = frozenset(value.names) - scope.values.keys() - scope.tensors.keys()
+    site = Site(what=f"'{key}'", latest=option.latest, meta=meta)
+    return binder.bind(value, path, site)  # type: ignore[arg-type]  # an argument by its form
+
+
+def _check_scalars(launch: Launch, kind: Kind, args: BoundArguments, binder: Binder) -> None:
+    """Hold arguments against what the kind can pass: C widths where there are C types."""
+    items: list[tuple[str | int, Bound]] = [*enumerate(args.positional), *args.named]
+    written = [*launch.args.positional, *(value for _, value in launch.args.named)]
+    for index, (key, value) in enumerate(items):
+        path = (*launch.path, "args", key if len(items) == len(written) else index)
+        if not kind.c_scalars and isinstance(value, CScalar):
+            message = f"{value.ctype}() makes a C scalar, which a {kind.name} launch does not take"
+            binder.note("TB023", path, message, written[index])
+        elif kind.c_scalars and not isinstance(value, TensorRef | CScalar | None):
+            what = f"'{value.text}'" if isinstance(value, Code) else describe(value)
+            message = f"a number needs a C width, got {what}"
+            binder.note("TB023", path, message, written[index], hint="write int32(…) or float32(…)")
+
+
+def _check_option(kind: str, key: str, value: Bound, path: Path, binder: Binder) -> None:
+    """Hold an option that the case knows against what the hardware can do."""
+    if kind not in ("triton", "cuda"):
+        return
+    if key == "template":
+        for i, item in enumerate(value if isinstance(value, tuple) else ()):
+            if not isinstance(item, bool | int | Dtype | Code):
+                message = f"a template takes integers, booleans and dtypes, got {describe(item)}"
+                binder.note("TB023", (*path, i), message)
+        return
+    if key in ("flags", "include"):
+        return
+    sizes = value if isinstance(value, tuple) else (value,)
+    least = 0 if key == "shared_bytes" else 1
+    for i, size in enumerate(sizes):
+        place = (*path, i) if isinstance(value, tuple) else path
+        if isinstance(size, Code) or (size is None and binder.failed):
+            continue
+        if isinstance(size, bool) or not isinstance(size, int):
+            binder.note("TB023", place, f"'{key}' takes whole numbers, got {describe(size)}")
+        elif size < least:
+            binder.note("TB055", place, f"'{key}' must be at least {least}, got {size}")
+        elif key == "grid" and size > GRID_LIMITS[i]:
+            message = f"dimension {i} of a grid is at most {GRID_LIMITS[i]:,}, got {size:,}"
+            binder.note("TB055", place, message)
+        elif key == "num_warps" and size & (size - 1):
+            binder.note("TB055", place, f"'num_warps' must be a power of two, got {size}")
+    if key == "block":
+        threads = 1
+        for size in sizes:
+            threads *= size if isinstance(size, int) else 1
+        if threads > MAX_THREADS:
+            message = f"a block has at most {MAX_THREADS:,} threads, got {threads:,}"
+            binder.note("TB055", path, message)
+
+
+def _requirements(
+    own: Requirements, common: Requirements, path: Path, binder: Binder
+) -> Requirements:
+    """What the implementation and its workload require together, with `memory` as a number."""
+    site = Site(what="a size of memory", latest=Phase.CASE)
+    sizes = []
+    for memory, where in ((own.memory, path), (common.memory, ())):
+        if memory is not None:
+            place = (*where, "requires", "memory")
+            size = binder.integer(memory, place, site, least=0, what="memory")
+            sizes += [size] if isinstance(size, int) else []
+    bounds = [bound for bound in (common.capability, own.capability) if bound]
+    return Requirements(
+        device=own.device or common.device,
+        capability=",".join(bounds) or None,
+        memory=max(sizes) if sizes else None,
+        packages=tuple(dict.fromkeys((*common.packages, *own.packages))),
+    )

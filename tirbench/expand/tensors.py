@@ -1,0 +1,295 @@
+"""Bind the tensors that a case uses, and hold each against its base, its memory and its initialiser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from tirbench.expand.binder import known_numbers, tensors_in
+from tirbench.expression import INT_LIMIT, Layout, Site, is_value, strides_of
+from tirbench.model import BoundInit, BoundTensor
+from tirbench.values import Bound, Dtype, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tirbench.expand.binder import Binder
+    from tirbench.model import Path, Tensor, Workload
+
+_UNKNOWN: Final = Layout(dtype=Dtype("uint8"), shape=())
+"""Stands for the layout of a tensor that has none; its problem is already noted."""
+
+_INTEGER_INITS: Final = frozenset({"permutation", "cu_seqlens", "lengths", "page_table"})
+_FLOATING_INITS: Final = frozenset({"normal", "uniform"})
+
+
+class Layouts(Mapping[str, Layout]):
+    """The layouts of a case's tensors, each computed when an expression first asks for it.
+
+    An optional tensor that a case does not use may have a shape that cannot be; nobody asks.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self.tensors = {tensor.name: tensor for tensor in workload.tensors}
+        self.binder: Binder | None = None
+        self._known: dict[str, Layout] = {}
+        self._open: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tensors
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def __getitem__(self, name: str) -> Layout:
+        layout = self._known.get(name)
+        if layout is None:
+            tensor = self.tensors[name]
+            if name in self._open:
+                self.note_cycle(tensor)
+                return _UNKNOWN
+            self._open.add(name)
+            layout = self._known[name] = self.compute(tensor)
+            self._open.discard(name)
+        return layout
+
+    def note_cycle(self, tensor: Tensor) -> None:
+        """Note that a layout depends on itself."""
+        assert self.binder is not None  # noqa: S101 - set before any expression is bound
+        message = f"the shape of '{tensor.name}' depends on itself"
+        self.binder.note("TB025", self.origin(tensor), message)
+
+    def origin(self, tensor: Tensor) -> Path:
+        """The table in which a shape is written: that of `like` where it was copied."""
+        seen = {tensor.name}
+        while tensor.like in self.tensors and tensor.like not in seen:
+            source = self.tensors[tensor.like]
+            if source.shape != tensor.shape:
+                break
+            seen.add(source.name)
+            tensor = source
+        return tensor.path
+
+    def compute(self, tensor: Tensor) -> Layout:
+        """The layout of one tensor; `_UNKNOWN` parts where something is wrong and noted."""
+        binder = self.binder
+        assert binder is not None  # noqa: S101 - set before any expression is bound
+        base = self[tensor.view] if tensor.view is not None else None
+        dtype = self.dtype(tensor, base)
+        if base is not None and tensor.permute is not None:
+            return self.permuted(tensor, base)
+        if tensor.shape is None:
+            if base is None or base.dtype.itemsize != dtype.itemsize:
+                message = f"'{tensor.name}' has no shape"
+                binder.note("TB041", tensor.path, message)
+                return Layout(dtype=dtype, shape=())
+            return Layout(dtype=dtype, shape=base.shape, strides=self.strides(tensor, base.strides))
+        latest = Phase.DEVICE if tensor.role == "scratch" else Phase.CASE
+        site = Site(what="a shape", latest=latest)
+        path = (*self.origin(tensor), "shape")
+        shape = tuple(
+            1 if size is None else size
+            for i, argument in enumerate(tensor.shape)
+            for size in [binder.integer(argument, (*path, i), site, least=1, what="a size")]
+        )
+        return Layout(dtype=dtype, shape=shape, strides=self.strides(tensor, None))
+
+    def dtype(self, tensor: Tensor, base: Layout | None) -> Dtype:
+        """The element type: as written, or of the base of a view."""
+        assert self.binder is not None  # noqa: S101 - set before any expression is bound
+        if tensor.dtype is None:
+            return base.dtype if base is not None else _UNKNOWN.dtype
+        return self.binder.dtype(tensor.dtype, (*tensor.path, "dtype")) or _UNKNOWN.dtype
+
+    def strides(
+        self, tensor: Tensor, default: tuple[Bound, ...] | None
+    ) -> tuple[Bound, ...] | None:
+        """The strides as written, in elements."""
+        if tensor.strides is None:
+            return default
+        assert self.binder is not None  # noqa: S101 - set before any expression is bound
+        latest = Phase.DEVICE if tensor.role == "scratch" else Phase.CASE
+        site = Site(what="a stride", latest=latest)
+        path = (*tensor.path, "strides")
+        if len(tensor.strides) != len(tensor.shape or tensor.strides):
+            message = f"{len(tensor.strides)} strides for {len(tensor.shape or ())} dimensions"
+            self.binder.note("TB042", path, message)
+            return default
+        return tuple(
+            0 if stride is None else stride
+            for i, argument in enumerate(tensor.strides)
+            for stride in [self.binder.integer(argument, (*path, i), site, least=0, what="a stride")]
+        )
+
+    def permuted(self, tensor: Tensor, base: Layout) -> Layout:
+        """The layout of a view with its dimensions in another order."""
+        order = self.order(tensor, len(base.shape))
+        strides = strides_of(base)
+        return Layout(
+            dtype=base.dtype,
+            shape=tuple(base.shape[i] for i in order),
+            strides=tuple(strides[i] for i in order),
+        )
+
+    def order(self, tensor: Tensor, rank: int) -> tuple[int, ...]:
+        """The dimensions of the base in the order of the view; as they are where that is wrong."""
+        assert self.binder is not None  # noqa: S101 - set before any expression is bound
+        path = (*tensor.path, "permute")
+        site = Site(what="a permutation", latest=Phase.CASE)
+        bound = self.binder.several(tensor.permute or (), path, site)
+        order = tuple(int(i) for i in known_numbers(bound))
+        if sorted(order) != list(range(rank)) or len(order) != len(bound):
+            listed = ", ".join(map(str, range(rank)))
+            message = f"a permutation of the base's {rank} dimensions is needed: {listed} in any order"
+            self.binder.note("TB043", path, message)
+            return tuple(range(rank))
+        return order
+
+
+def bind_tensor(tensor: Tensor, layouts: Layouts, computed: frozenset[str]) -> BoundTensor:
+    """One tensor of the case, checked on its own and against its base.
+
+    Args:
+        tensor: as written.
+        layouts: of all tensors of the case.
+        computed: the tensors that an `[[init]]` returns.
+    """
+    binder = layouts.binder
+    assert binder is not None  # noqa: S101 - set before any expression is bound
+    layout = layouts[tensor.name]
+    latest = Phase.DEVICE if tensor.role == "scratch" else Phase.CASE
+    site = Site(what="an offset", latest=latest)
+    offset: Bound = 0
+    if tensor.offset is not None:
+        path = (*tensor.path, "offset")
+        offset = binder.integer(tensor.offset, path, site, least=0, what="an offset")
+    init = _bind_init(tensor, layout, binder)
+    inited = tensor.init is not None or tensor.name in computed
+    default = "restore" if tensor.role == "inout" or (tensor.role == "scratch" and inited) else "none"
+    permute = None
+    if tensor.view is not None and tensor.permute is not None:
+        permute = layouts.order(tensor, len(layouts[tensor.view].shape))
+    bound = BoundTensor(
+        name=tensor.name,
+        path=tensor.path,
+        role=tensor.role,
+        dtype=layout.dtype,
+        shape=layout.shape,
+        strides=layout.strides,
+        offset=offset or 0,
+        init=init,
+        reset=tensor.reset or ("none" if tensor.view is not None else default),
+        view=tensor.view,
+        permute=permute,
+        memory=tensor.memory,
+        replicated=tensor.replicated,
+    )
+    _check_memory(bound, layouts)
+    return bound
+
+
+def _check_memory(tensor: BoundTensor, layouts: Layouts) -> None:
+    """Hold a tensor's extent against its base, or against what memory can be."""
+    binder = layouts.binder
+    assert binder is not None  # noqa: S101 - set before any expression is bound
+    extent = span_bytes(Layout(dtype=tensor.dtype, shape=tensor.shape, strides=tensor.strides))
+    if extent is None or not isinstance(tensor.offset, int):
+        return
+    end = tensor.offset * tensor.dtype.itemsize + extent
+    if end >= INT_LIMIT:
+        binder.note("TB042", (*tensor.path, "shape"), "the tensor has 2**63 bytes or more")
+    if tensor.view is not None:
+        room = span_bytes(layouts[tensor.view])
+        if room is not None and end > room:
+            message = f"the view ends at byte {end:,} of '{tensor.view}', which has {room:,} bytes"
+            binder.note("TB043", tensor.path, message)
+    elif tensor.strides is not None and _overlaps(tensor):
+        message = "the strides let elements share memory; a view may do that, a tensor may not"
+        binder.note("TB042", (*tensor.path, "strides"), message)
+
+
+def span_bytes(layout: Layout) -> int | None:
+    """Bytes from the first element to the end of the last; `None` where the device decides."""
+    strides = strides_of(layout)
+    if not is_value(layout.shape) or not is_value(strides):
+        return None
+    steps = sum((n - 1) * s for n, s in zip(layout.shape, strides, strict=False))  # type: ignore[operator]  # values are integers
+    return int(steps + 1) * layout.dtype.itemsize
+
+
+def _overlaps(tensor: BoundTensor) -> bool:
+    """Whether two elements share memory, as far as sorting by stride can tell."""
+    reach = 0
+    pairs = zip(known_numbers(tensor.strides or ()), known_numbers(tensor.shape), strict=False)
+    for stride, size in sorted(pairs):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += int((size - 1) * stride)
+    return False
+
+
+def _bind_init(tensor: Tensor, layout: Layout, binder: Binder) -> BoundInit | None:
+    """The initialiser with its parameters, checked against the tensor."""
+    if tensor.init is None:
+        return None
+    kind, path = tensor.init.kind, (*tensor.path, "init")
+    site = Site(what=f"a parameter of {kind}")
+    parameters: dict[str, Bound] = {
+        name: binder.bind(argument, (*path, name), site)
+        for name, argument in tensor.init.parameters
+    }
+    if kind in _FLOATING_INITS and not layout.dtype.floating:
+        message = f"'{kind}' draws floating-point numbers, but '{tensor.name}' is {layout.dtype:s}"
+        binder.note("TB044", path, message)
+    if kind in _INTEGER_INITS and (layout.dtype.floating or layout.dtype == "bool"):
+        message = f"'{kind}' draws integers, but '{tensor.name}' is {layout.dtype:s}"
+        binder.note("TB044", path, message)
+    _check_init(kind, parameters, layout, path, binder)
+    return BoundInit(kind=kind, parameters=tuple(parameters.items()))
+
+
+def _check_init(
+    kind: str, parameters: dict[str, Bound], layout: Layout, path: Path, binder: Binder
+) -> None:
+    """Hold the parameters that the case knows against each other and against the shape."""
+    for low, high, order in (("low", "high", "below"), ("min", "max", "not above")):
+        a, b = parameters.get(low), parameters.get(high)
+        if isinstance(a, int | float) and isinstance(b, int | float):
+            wrong = a >= b if order == "below" else a > b
+            if wrong:
+                binder.note("TB044", path, f"{low} must be {order} {high}, got {a} and {b}")
+    std = parameters.get("std")
+    if isinstance(std, int | float) and not std >= 0:
+        binder.note("TB044", path, f"std must not be negative, got {std}")
+    clamp = parameters.get("clamp")
+    if isinstance(clamp, tuple) and len(known_numbers(clamp)) == 2 and not clamp[0] <= clamp[1]:  # type: ignore[operator]  # both are numbers
+        binder.note("TB044", path, f"clamp must ascend, got {clamp[0]} and {clamp[1]}")
+    if kind == "page_table" and len(layout.shape) != 2:
+        binder.note("TB044", path, f"a page table has 2 dimensions, got {len(layout.shape)}")
+    if kind in ("cu_seqlens", "lengths", "permutation") and len(layout.shape) != 1:
+        binder.note("TB044", path, f"'{kind}' fills 1 dimension, got {len(layout.shape)}")
+    lengths = parameters.get("lengths")
+    if kind == "cu_seqlens" and isinstance(lengths, tuple) and layout.shape != (len(lengths) + 1,):
+        message = f"cu_seqlens of {len(lengths)} lengths has {len(lengths) + 1} entries"
+        binder.note("TB044", path, f"{message}, but the shape is {list(layout.shape)}")
+    total, sizes = parameters.get("total"), layout.shape
+    low, high = parameters.get("min"), parameters.get("max")
+    known = all(isinstance(v, int) for v in (total, low, high, *sizes))
+    if kind == "lengths" and known and len(sizes) == 1:
+        n = prod(int(size) for size in sizes)  # type: ignore[arg-type]  # all are integers
+        if not n * low <= total <= n * high:  # type: ignore[operator]  # all are integers
+            message = f"{n} lengths from {low} to {high} cannot add up to {total}"
+            binder.note("TB044", path, message)
+
+
+def used_by(tensor: BoundTensor) -> dict[str, None]:
+    """The tensors that a tensor itself needs: its base, and what its initialiser reads."""
+    needed = tensors_in(*(value for _, value in tensor.init.parameters)) if tensor.init else {}
+    if tensor.view is not None:
+        needed[tensor.view] = None
+    return needed

@@ -1,0 +1,179 @@
+"""From a path to a TOML document, or to the reason why not.
+
+The dialect is TOML 1.0 whatever parser is installed, and the version of the language is answered before
+anything else is judged.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tirbench.diagnostics import line_and_column, newer_syntax
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from tirbench.diagnostics import Problems
+
+VERSION: Final = 1
+"""The version of the language that this tirbench reads."""
+
+MAX_BYTES: Final = 4 << 20
+"""A workload is written by a person; a larger file is something else under a wrong name."""
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
+_PLACE: Final = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
+_ROOT_MARKERS: Final = (".git", "pyproject.toml", ".tirbench")
+
+
+def find_root(path: str | Path) -> Path:
+    """The project's folder: the nearest one above `path` with `.git`, `pyproject.toml` or `.tirbench`.
+
+    Where there is none it is the file's own folder.
+    """
+    folder = Path(path).absolute().parent
+    for candidate in (folder, *folder.parents):
+        if any((candidate / marker).exists() for marker in _ROOT_MARKERS):
+            return candidate
+    return folder
+
+
+def read_text(path: Path, problems: Problems) -> str | None:
+    """The text of a file, or `None` after noting why there is none."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            problems.add("TB001", (), f"cannot be read: larger than {MAX_BYTES >> 20} MiB")
+            return None
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        problems.add("TB001", (), f"cannot be read: {reason}")
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        line, column = line_and_column(before, len(before))
+        problems.add_at(
+            "TB002",
+            f"not UTF-8: byte 0x{data[error.start]:02x}",
+            line=line,
+            column=column,
+            hint="save the file as UTF-8",
+        )
+        return None
+    problems.text = text
+    return text
+
+
+def parse(text: str, problems: Problems) -> dict[str, Any] | None:
+    """The document of a TOML 1.0 text, or `None` after noting why it is not one."""
+    control = _CONTROL.search(text)
+    if control is not None:
+        line, column = line_and_column(text, control.start())
+        problems.add_at(
+            "TB002", f"control character U+{ord(control[0][0]):04X}", line=line, column=column
+        )
+        return None
+    if text.startswith("\ufeff"):
+        problems.add_at(
+            "TB002", "a byte order mark", line=1, column=1, hint="save the file as UTF-8 without one"
+        )
+        return None
+    document: dict[str, Any] | None = None
+    failure: Exception | None = None
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, too many digits
+        failure = error
+    if (failure is not None or _lenient_parser()) and _note_newer_syntax(text, problems):
+        return None
+    if failure is not None:
+        _note_syntax(text, failure, problems)
+    return document
+
+
+def version_is_read(document: dict[str, Any], problems: Problems) -> bool:
+    """Whether the document is of the version of the language that is read here; noted if not."""
+    version = document.get("schema")
+    if version is None:
+        problems.add(
+            "TB005",
+            (),
+            "no version of the language",
+            hint=f"begin the file with 'schema = {VERSION}'",
+        )
+    elif isinstance(version, bool) or not isinstance(version, int):
+        problems.add(
+            "TB005", ("schema",), f"the version is an integer, got {version!r}", hint="schema = 1"
+        )
+    elif version > VERSION:
+        problems.add(
+            "TB005",
+            ("schema",),
+            f"version {version} of the language is newer than {VERSION}, the newest read here",
+            hint="upgrade tirbench",
+        )
+    elif version < VERSION:
+        problems.add(
+            "TB005",
+            ("schema",),
+            f"version {version} of the language does not exist",
+            hint=f"the first one is 'schema = {VERSION}'",
+        )
+    return not problems
+
+
+@lru_cache(maxsize=1)
+def _lenient_parser() -> bool:
+    """Whether the installed parser accepts TOML 1.1, so that a valid text must be scanned as well."""
+    try:
+        tomllib.loads("a = {b = 1,}")
+    except ValueError:
+        return False
+    return True
+
+
+def _note_newer_syntax(text: str, problems: Problems) -> bool:
+    """Note what only TOML 1.1 accepts; whether there is any."""
+    found = newer_syntax(text)
+    for newer in found:
+        line, column = line_and_column(text, newer.offset)
+        problems.add_at(
+            "TB004",
+            f"{newer.message} is TOML 1.1; workloads are TOML 1.0",
+            line=line,
+            column=column,
+            length=newer.length,
+            hint=newer.hint,
+        )
+    return bool(found)
+
+
+def _note_syntax(text: str, error: Exception, problems: Problems) -> None:
+    """Note a syntax error where the parser says it is."""
+    if isinstance(error, RecursionError):
+        problems.add_at("TB003", "not TOML: nested too deeply", line=1, column=1)
+        return
+    message = str(error)
+    match = _PLACE.search(message)
+    line, column = line_and_column(text, len(text.rstrip()))
+    if match and match[1]:
+        line, column = int(match[1]), int(match[2])
+    plain = _PLACE.sub("", message)
+    hint = ""
+    if plain == "Cannot overwrite a value" or plain.startswith("Cannot declare"):
+        hint = "each key and each [table] is written once"
+    elif plain == "Invalid value":
+        hint = "text is quoted"
+    problems.add_at("TB003", f"not TOML: {plain[:1].lower()}{plain[1:]}", line=line, column=column,
+                    hint=hint)
+
+

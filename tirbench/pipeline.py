@@ -1,0 +1,340 @@
+"""Every command as a composition of stages; nothing here prints, measures or decides about numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from tirbench import digest, selection, store
+from tirbench.errors import InputError, UsageError
+from tirbench.expand import expand
+from tirbench.load import find_root, load
+from tirbench.model import (
+    Baseline,
+    CaseJob,
+    Failed,
+    Harness,
+    Job,
+    Outcome,
+    Plan,
+    Roofs,
+    Row,
+    Run,
+    Timed,
+    TimerName,
+    Workload,
+    Wrong,
+)
+from tirbench.plan import Ask, plan, rows_of
+from tirbench.selection import Chosen, Selection
+
+if TYPE_CHECKING:
+    from tirbench.diagnostics import Diagnostic
+    from tirbench.execute import Workers
+    from tirbench.execute.events import Event, Reported
+
+COPY: Final = "copy"
+"""Row of the roof measurement that is the copy bandwidth; the others are dtypes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What the files say: what was chosen of those that are right, and what is wrong with the others."""
+
+    chosen: tuple[Chosen, ...]
+    problems: tuple[Diagnostic, ...]
+    root: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a run is made."""
+
+    device: Literal["cuda", "cpu"]
+    timer: TimerName | None = None
+    placements: int = 5
+    rounds: int = 2
+    time: bool = True
+
+
+def read(asked: Selection) -> Reading:
+    """load → expand → select: every file is read, also where others are wrong.
+
+    Raises:
+        UsageError: a file, glob, list or keyword names nothing, or files of two projects are mixed.
+    """
+    expanded, problems = [], []
+    files = selection.paths(asked)
+    roots = {find_root(path) for path in files}
+    if len(roots) != 1:
+        raise UsageError("name at least one workload, and workloads of one project only")
+    for path, globs in files.items():
+        try:
+            workload = load(path)
+            expanded.append((workload, expand(workload), globs))
+        except InputError as error:
+            problems += error.diagnostics
+    return Reading(
+        chosen=selection.choose(expanded, asked), problems=tuple(problems), root=roots.pop()
+    )
+
+
+def compile_(reading: Reading, out: Path) -> list[Path]:
+    """render: one program for each workload, written below `out`."""
+    written = []
+    for chosen in reading.chosen:
+        harness = _render(chosen)
+        store.write(out / harness.name, harness.text)
+        written.append(out / harness.name)
+    return written
+
+
+def _render(chosen: Chosen) -> Harness:
+    from tirbench.render import render
+
+    return render(chosen.workload, chosen.cases)
+
+
+def run(
+    reading: Reading, options: Options, tree: store.Tree, watch: Callable[[Event], None]
+) -> store.KeptRun:
+    """render → execute → store: every row of the chosen cases is answered and kept as it comes.
+
+    Args:
+        reading: what to run.
+        options: on which device, how.
+        tree: what git said before anything was measured.
+        watch: is shown every event as it happens.
+    """
+    from tirbench.execute import describe
+
+    rows = [row for chosen in reading.chosen for case in chosen.cases for row in rows_of(case)]
+    machine = describe(options.device)
+    with store.open_run(
+        reading.root, machine=machine, rows=rows, tree=tree, suite=_suite(reading.chosen)
+    ) as kept:
+        harnesses = [
+            (chosen, str(kept.harness(harness.name, harness.text)))
+            for chosen in reading.chosen
+            for harness in [_render(chosen)]
+        ]
+        finish = Finisher(reading.chosen, options, reading.root)
+        for event in _execute(harnesses, options, kept, finish):
+            watch(event)
+    return store.read_run(reading.root, kept.id)
+
+
+def _suite(chosen: Iterable[Chosen]) -> str:
+    texts = "\0".join(item.workload.source.text for item in chosen)
+    return hashlib.sha256(texts.encode()).hexdigest()[:16]
+
+
+def _execute(
+    harnesses: Sequence[tuple[Chosen, str]],
+    options: Options,
+    kept: store.RunWriter,
+    finish: Finisher,
+) -> Iterator[Event]:
+    """Run what can be run and keep every outcome before it is shown."""
+    from tirbench.execute import Workers, execute
+    from tirbench.execute.events import Reported, RowDone
+
+    jobs: list[Job] = []
+    base = Plan(
+        device=options.device,
+        timer=options.timer,
+        placements=options.placements,
+        rounds=options.rounds,
+    )
+    for chosen, harness in harnesses:
+        ask = Ask(plan=base, time=options.time, explicit=chosen.explicit)
+        planned = plan([(harness, chosen.cases)], ask)
+        jobs += planned.jobs
+        for skipped in planned.answered:
+            kept.outcome(skipped)
+            yield RowDone(outcome=skipped)
+    if not jobs:
+        return
+    with closing(Workers(kept.log_folder)) as workers:
+        if options.time and options.device == "cuda":
+            finish.roofs = measured_roofs(jobs, kept, workers, finish)
+            kept.roofs(finish.roofs)
+        with closing(execute(jobs, log_dir=kept.log_folder, workers=workers)) as events:
+            for event in events:
+                if isinstance(event, RowDone):
+                    event = RowDone(outcome=finish(event.outcome))  # noqa: PLW2901 - finished here
+                    kept.outcome(event.outcome)
+                elif isinstance(event, Reported) and event.data.get("event") == "samples":
+                    _keep_samples(event, kept)
+                yield event
+
+
+def _keep_samples(event: Reported, kept: store.RunWriter) -> None:
+    """Raw times of single calls: later rules can be replayed on them."""
+    data = event.data
+    row = next(
+        row
+        for row in kept.rows
+        if (row.workload, row.case, row.implementation)
+        == (event.workload, event.case, data["implementation"])
+    )
+    for index, samples in enumerate(data["rounds"]):
+        kept.samples(row, data["placement"], index, samples)
+
+
+class Finisher:
+    """Adds to an outcome what a worker does not know: digests of meaning, rates, plausibility."""
+
+    def __init__(self, chosen: Iterable[Chosen], options: Options, root: Path) -> None:
+        """Look the cases up once."""
+        self.cases = {case.key: case for item in chosen for case in item.cases}
+        self.options = options
+        self.root = root
+        self.roofs = Roofs()
+
+    def __call__(self, outcome: Outcome) -> Outcome:
+        """The outcome as it is kept."""
+        from tirbench.rates import rated
+
+        outcome = rated(outcome, self.roofs)
+        if not isinstance(outcome, Timed):
+            return outcome
+        case = self.cases[f"{outcome.row.workload}/{outcome.row.case}"]
+        return replace(
+            outcome,
+            problem=digest.problem(case, self.read_text),
+            protocol=digest.protocol(
+                case, outcome.estimate.timer, self.options.placements, self.options.rounds
+            ),
+            source=digest.source(case, outcome.row.implementation, self.read_text),
+        )
+
+    def read_text(self, path: str) -> str:
+        """A file of the project by its path relative to the root."""
+        return (self.root / path).read_text(encoding="utf-8")
+
+
+def measured_roofs(
+    jobs: Sequence[Job], kept: store.RunWriter, workers: Workers, finish: Finisher
+) -> Roofs:
+    """Copy bandwidth and matrix product rates of the device, measured in this run.
+
+    Only the dtypes that a chosen case is compared to are measured.
+    """
+    from tirbench.execute import execute
+    from tirbench.execute.events import Reported
+
+    dtypes = sorted({str(case.work.roof) for case in finish.cases.values() if case.work.roof})
+    rows = tuple(
+        Row(workload="roofs", case="device", implementation=name, role="reference")
+        for name in (COPY, *dtypes)
+    )
+    job = Job(
+        workload="roofs",
+        harness=str(
+            Path(__file__).parent / "harness" / "roofs.py"
+        ),  # named, not imported: it needs torch
+        plan=jobs[0].plan,
+        cases=(CaseJob(case="device", rows=rows),),
+    )
+    found = Roofs()
+    with closing(execute([job], log_dir=kept.log_folder, workers=workers)) as events:
+        for event in events:
+            if isinstance(event, Reported) and event.data.get("event") == "roofs":
+                tflops = tuple(sorted(event.data["tflops"].items()))
+                found = Roofs(copy_gbytes_per_s=event.data["copy"], tflops=tflops)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinOptions:
+    """How a run is pinned."""
+
+    allow_dirty: bool = False
+    accept: tuple[str, ...] = ()
+    reason: str = ""
+    prune: bool = False
+
+
+def pin(
+    reading: Reading,
+    run_: Run,
+    asked: PinOptions,
+    measure_again: Callable[[tuple[Row, ...]], Sequence[Outcome]],
+) -> tuple[store.Pinned, ...]:
+    """Accept a run into the baselines of its workloads; numbers move only where they left their band twice.
+
+    Args:
+        reading: the workloads as they are now; a partial run never deletes a row.
+        run_: what was measured.
+        asked: what the user accepts, and why.
+        measure_again: runs rows in fresh workers; called once a workload, where a number left its band.
+    """
+    pinned = []
+    for chosen in reading.chosen:
+        workload = chosen.workload
+        path = store.baseline_path(
+            _folder(reading.root, workload), run_.machine.hardware, workload.name
+        )
+        baseline: Baseline | None = store.read_baseline(path) if path.exists() else None
+        every = {
+            (row.case, row.implementation) for case in expand(workload) for row in rows_of(case)
+        }
+        pinning = store.Pinning(
+            machine=run_.machine,
+            known=frozenset(every),
+            reference=workload.gate.reference,
+            uncommitted=asked.allow_dirty and bool(run_.dirty),
+            accept=tuple((key, asked.reason) for key in _accepted(asked.accept, workload.name)),
+        )
+        planned = store.plan_pin(workload.name, baseline, run_.outcomes, pinning)
+        again: Sequence[Outcome] = ()
+        if planned.to_measure:
+            rows = {
+                (o.row.case, o.row.implementation): o.row
+                for o in run_.outcomes
+                if o.row.workload == workload.name
+            }
+            again = measure_again(tuple(rows[key] for key in planned.to_measure if key in rows))
+        done = store.apply(planned, again, prune=asked.prune)
+        if done.baseline.rows:
+            store.write_baseline(path, done.baseline)
+        pinned.append(done)
+    return tuple(pinned)
+
+
+def _folder(root: Path, workload: Workload) -> Path:
+    return root / workload.source.folder
+
+
+def _accepted(keys: Iterable[str], workload: str) -> list[tuple[str, str]]:
+    """`workload/case/implementation` of `--accept` as row keys of one workload."""
+    parts = [tuple(key.split("/")) for key in keys]
+    for part in parts:
+        if len(part) != 3:
+            raise UsageError(f"--accept {'/'.join(part)}: write workload/case/implementation")
+    return [(part[1], part[2]) for part in parts if part[0] == workload]
+
+
+def exit_code(outcomes: Iterable[Outcome], *, invalid: bool) -> int:
+    """What the command line answers: 2 before 1 before 3 before 0.
+
+    1 is a kernel of ours that is wrong or cannot be built or launched, 3 is what could not be measured. A
+    reference that fails costs nothing but its own row.
+    """
+    codes = {_code(outcome) for outcome in outcomes} | ({2} if invalid else set())
+    return next((code for code in (2, 1, 3) if code in codes), 0)
+
+
+def _code(outcome: Outcome) -> int:
+    if outcome.row.role == "reference":
+        return 0
+    if isinstance(outcome, Wrong):
+        return 1
+    if isinstance(outcome, Failed):
+        return 1 if outcome.stage in {"build", "verify", "reverify"} else 3
+    return 0

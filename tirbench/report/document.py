@@ -1,0 +1,47 @@
+"""A run as JSON, for programs: `schema/run.schema.json` describes it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from tirbench import codec
+from tirbench.report.table import KINDS, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tirbench.codec import Json
+    from tirbench.model import Run
+
+SCHEMA: Final = 1
+
+
+def document(run: Run, *, notes: tuple[str, ...] = ()) -> dict[str, Json]:
+    """The run as data: its fields, what is missing from it, and how many rows became what."""
+    data = codec.dump(run)
+    assert isinstance(data, dict)  # noqa: S101 - a dataclass is always an object
+    counts = Counter(kind_of(outcome) for outcome in run.outcomes)
+    return {
+        "schema": SCHEMA,
+        **data,
+        "notes": list(notes),
+        "summary": {kind: counts[kind] for kind in KINDS},
+    }
+
+
+def to_json(run: Run, *, notes: tuple[str, ...] = ()) -> str:
+    """One indented JSON document."""
+    return (
+        json.dumps(document(run, notes=notes), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    )
+
+
+def to_jsonl(run: Run, *, notes: tuple[str, ...] = ()) -> Iterator[str]:
+    """The run without its outcomes as one line, then each outcome as a line."""
+    data = document(run, notes=notes)
+    outcomes = data.pop("outcomes")
+    assert isinstance(outcomes, list)  # noqa: S101 - a tuple is always an array
+    for line in (data, *outcomes):
+        yield json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"

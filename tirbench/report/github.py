@@ -1,0 +1,65 @@
+"""Workflow commands that put what is wrong beside the lines of a pull request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tirbench.model import Failed, Row, Run
+from tirbench.report import text
+from tirbench.report.table import BASELINE_ERROR, Trouble, troubles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LIMIT: Final = 10
+"""Annotations of a kind that GitHub shows of one step; it drops the others in silence."""
+
+
+def annotate(run: Run, place: Callable[[Row], str | None]) -> tuple[str, ...]:
+    """An `::error` for each wrong or failed kernel, a `::warning` for each failed reference.
+
+    The last of a kind says how many did not fit.
+
+    Args:
+        run: what was measured.
+        place: where the workload asks for a row, `workloads/x.toml:12`; `None` if that is unknown.
+    """
+    places = {
+        (f"{outcome.row.workload}/{outcome.row.implementation}"): (
+            outcome.place if isinstance(outcome, Failed) and outcome.place else place(outcome.row)
+        )
+        for outcome in run.outcomes
+    }
+    errors: list[str] = []
+    warnings: list[str] = []
+    for trouble in troubles(run.outcomes):
+        reference = trouble.word == BASELINE_ERROR
+        command = "warning" if reference else "error"
+        line = _command(command, trouble, places.get(trouble.implementation))
+        (warnings if reference else errors).append(line)
+    return (*_limited(errors, "error"), *_limited(warnings, "warning"))
+
+
+def _command(command: str, trouble: Trouble, place: str | None) -> str:
+    file, _, line = (place or "").rpartition(":")
+    properties = [f"title={_property(f'{trouble.word}: {trouble.implementation}')}"]
+    if file and line.isdecimal():
+        properties = [f"file={_property(file)}", f"line={line}", *properties]
+    cases = ", ".join(trouble.cases)
+    return f"::{command} {','.join(properties)}::{_message(f'{trouble.reason} ({cases})')}"
+
+
+def _limited(lines: list[str], command: str) -> list[str]:
+    if len(lines) <= LIMIT:
+        return lines
+    rest = len(lines) - LIMIT + 1
+    return [*lines[: LIMIT - 1], f"::{command}::{text.count(rest, 'more problem')} in the summary"]
+
+
+def _message(content: str) -> str:
+    """A message as workflow commands escape it; `%` first, since it begins the others."""
+    return text.plain(content).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(content: str) -> str:
+    return _message(content).replace(":", "%3A").replace(",", "%2C")
