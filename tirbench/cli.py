@@ -296,18 +296,27 @@ def _pin(reading: Reading, kept: KeptRun, asked: Any, options: Options, tree: Tr
 
 def _print_problems(reading: Reading, form: str, *, quiet: bool) -> bool:
     """Print what is wrong with the files; answers whether anything is."""
-    from tirbench.diagnostics import render
+    from tirbench.report import problems
 
     if reading.problems or not quiet:
         cases = sum(len(chosen.cases) for chosen in reading.chosen)
-        click.echo(
-            render(reading.problems, form, workloads=len(reading.chosen), cases=cases), err=quiet
-        )
+        text = problems.render(reading.problems, form, workloads=len(reading.chosen), cases=cases)
+        click.echo(text, err=quiet, nl=False)
     return bool(reading.problems)
 
 
 def _print_run(kept: KeptRun, form: str) -> None:
     """Print the result of a run."""
     from tirbench import report
+    from tirbench.report.terminal import look_of
 
-    click.echo(report.render(kept.run, form), nl=False)
+    look = look_of(sys.stdout, os.environ)
+    text = report.render(
+        kept.run,
+        form,
+        width=look.width,
+        color=look.color,
+        notes=kept.notes,
+        folder=f".tirbench/runs/{kept.run.id}",
+    )
+    click.echo(text, nl=False, color=look.color)

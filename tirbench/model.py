@@ -432,7 +432,8 @@ class Plan:
 class CaseJob:
     """One case of a job: which implementations run, and how far each goes.
 
-    `rows` lists every implementation that must be answered for; `verify` and `time` say what is asked.
+    `rows` lists every implementation that must be answered for; `verify` and `time` say what is asked,
+    `untimed` why a case is not timed.
     On a CPU, Triton kernels are verified in the interpreter and never timed; the worker says so.
     """
 
@@ -440,6 +441,7 @@ class CaseJob:
     rows: tuple[Row, ...]
     verify: bool = True
     time: bool = True
+    untimed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

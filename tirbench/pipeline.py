@@ -14,7 +14,6 @@ from tirbench.errors import InputError, UsageError
 from tirbench.expand import expand
 from tirbench.load import find_root, load
 from tirbench.model import (
-    Baseline,
     CaseJob,
     Failed,
     Harness,
@@ -26,11 +25,11 @@ from tirbench.model import (
     Run,
     Timed,
     TimerName,
-    Workload,
     Wrong,
 )
 from tirbench.plan import Ask, plan, rows_of
 from tirbench.selection import Chosen, Selection
+from tirbench.store.files import write
 
 if TYPE_CHECKING:
     from tirbench.diagnostics import Diagnostic
@@ -62,7 +61,7 @@ class Options:
 
 
 def read(asked: Selection) -> Reading:
-    """load → expand → select: every file is read, also where others are wrong.
+    """Load → expand → select: every file is read, also where others are wrong.
 
     Raises:
         UsageError: a file, glob, list or keyword names nothing, or files of two projects are mixed.
@@ -88,7 +87,7 @@ def compile_(reading: Reading, out: Path) -> list[Path]:
     written = []
     for chosen in reading.chosen:
         harness = _render(chosen)
-        store.write(out / harness.name, harness.text)
+        write(out / harness.name, harness.text)
         written.append(out / harness.name)
     return written
 
@@ -102,7 +101,7 @@ def _render(chosen: Chosen) -> Harness:
 def run(
     reading: Reading, options: Options, tree: store.Tree, watch: Callable[[Event], None]
 ) -> store.KeptRun:
-    """render → execute → store: every row of the chosen cases is answered and kept as it comes.
+    """Render → execute → store: every row of the chosen cases is answered and kept as it comes.
 
     Args:
         reading: what to run.
@@ -115,7 +114,12 @@ def run(
     rows = [row for chosen in reading.chosen for case in chosen.cases for row in rows_of(case)]
     machine = describe(options.device)
     with store.open_run(
-        reading.root, machine=machine, rows=rows, tree=tree, suite=_suite(reading.chosen)
+        reading.root,
+        machine=machine,
+        rows=rows,
+        tree=tree,
+        suite=_suite(reading.chosen),
+        workload_paths=[chosen.workload.source.path for chosen in reading.chosen],
     ) as kept:
         harnesses = [
             (chosen, str(kept.harness(harness.name, harness.text)))
@@ -193,29 +197,26 @@ class Finisher:
         """Look the cases up once."""
         self.cases = {case.key: case for item in chosen for case in item.cases}
         self.options = options
-        self.root = root
+        self.read_file = digest.reader(root)
         self.roofs = Roofs()
+        self.l2_bytes = 0
 
     def __call__(self, outcome: Outcome) -> Outcome:
         """The outcome as it is kept."""
         from tirbench.rates import rated
 
-        outcome = rated(outcome, self.roofs)
+        outcome = rated(outcome, self.roofs, self.l2_bytes)
         if not isinstance(outcome, Timed):
             return outcome
         case = self.cases[f"{outcome.row.workload}/{outcome.row.case}"]
         return replace(
             outcome,
-            problem=digest.problem(case, self.read_text),
+            problem=digest.problem(case, self.read_file),
             protocol=digest.protocol(
                 case, outcome.estimate.timer, self.options.placements, self.options.rounds
             ),
-            source=digest.source(case, outcome.row.implementation, self.read_text),
+            source=digest.source(case, outcome.row.implementation, self.read_file),
         )
-
-    def read_text(self, path: str) -> str:
-        """A file of the project by its path relative to the root."""
-        return (self.root / path).read_text(encoding="utf-8")
 
 
 def measured_roofs(
@@ -277,13 +278,15 @@ def pin(
     pinned = []
     for chosen in reading.chosen:
         workload = chosen.workload
-        path = store.baseline_path(
-            _folder(reading.root, workload), run_.machine.hardware, workload.name
-        )
-        baseline: Baseline | None = store.read_baseline(path) if path.exists() else None
-        every = {
-            (row.case, row.implementation) for case in expand(workload) for row in rows_of(case)
+        path = store.baseline_path(workload, run_.machine.hardware)
+        ours = {
+            (o.row.case, o.row.implementation): o
+            for o in run_.outcomes
+            if o.row.workload == workload.name
         }
+        every = (
+            (row.case, row.implementation) for case in expand(workload) for row in rows_of(case)
+        )
         pinning = store.Pinning(
             machine=run_.machine,
             known=frozenset(every),
@@ -291,24 +294,36 @@ def pin(
             uncommitted=asked.allow_dirty and bool(run_.dirty),
             accept=tuple((key, asked.reason) for key in _accepted(asked.accept, workload.name)),
         )
-        planned = store.plan_pin(workload.name, baseline, run_.outcomes, pinning)
-        again: Sequence[Outcome] = ()
-        if planned.to_measure:
-            rows = {
-                (o.row.case, o.row.implementation): o.row
-                for o in run_.outcomes
-                if o.row.workload == workload.name
-            }
-            again = measure_again(tuple(rows[key] for key in planned.to_measure if key in rows))
-        done = store.apply(planned, again, prune=asked.prune)
+        baseline = store.read_baseline(reading.root, path)
+        planned = store.plan_pin(workload.name, baseline, tuple(ours.values()), pinning)
+        rows = tuple(ours[key].row for key in planned.to_measure if key in ours)
+        done = store.apply(planned, measure_again(rows) if rows else (), prune=asked.prune)
+        store.write_baseline(reading.root, path, done.baseline)
         if done.baseline.rows:
-            store.write_baseline(path, done.baseline)
+            store.write_device(
+                reading.root, store.device_path(workload, run_.machine.hardware), run_.machine
+            )
         pinned.append(done)
     return tuple(pinned)
 
 
-def _folder(root: Path, workload: Workload) -> Path:
-    return root / workload.source.folder
+def only(reading: Reading, rows: Iterable[Row]) -> Reading:
+    """The reading cut down to the cases and implementations of these rows."""
+    wanted = {(row.workload, row.case, row.implementation) for row in rows}
+    chosen = []
+    for item in reading.chosen:
+        cases = []
+        for case in item.cases:
+            kept = tuple(
+                one
+                for one in case.implementations
+                if (item.workload.name, case.id, one.name) in wanted
+            )
+            if kept:
+                cases.append(replace(case, implementations=kept))
+        if cases:
+            chosen.append(replace(item, cases=tuple(cases)))
+    return replace(reading, chosen=tuple(chosen))
 
 
 def _accepted(keys: Iterable[str], workload: str) -> list[tuple[str, str]]:

@@ -14,6 +14,8 @@ from typing import Final, Literal
 from tirbench.model import BoundImplementation, Case, CaseJob, Job, Plan, Row, Skipped
 
 NO_GPU: Final = "no GPU here: a default case is verified and timed on a CUDA device"
+ASKED: Final = "only verified, as asked"
+NOT_ON_CPU: Final = "a smoke case, not in the cpu list of [select]: verified, not timed"
 INTERPRETER: Final = "Triton's interpreter verifies smoke cases only; this one is timed on a CPU"
 
 
@@ -77,8 +79,10 @@ def _case_job(case: Case, ask: Ask, answered: list[Skipped]) -> CaseJob | None:
     asked = tuple(row for row, reason in reasons.items() if reason is None)
     if not asked:
         return None
-    timed = ask.time and (ask.plan.device == "cuda" or ask.explicit or "cpu" in case.selected_by)
-    return CaseJob(case=case.id, rows=asked, verify=ask.verify, time=timed)
+    untimed = "" if ask.time else ASKED
+    if ask.time and ask.plan.device == "cpu" and not ask.explicit and "cpu" not in case.selected_by:
+        untimed = NOT_ON_CPU
+    return CaseJob(case=case.id, rows=asked, verify=ask.verify, time=not untimed, untimed=untimed)
 
 
 def _reason(case: Case, item: BoundImplementation, ask: Ask) -> str | None:
@@ -87,13 +91,14 @@ def _reason(case: Case, item: BoundImplementation, ask: Ask) -> str | None:
         return skipped
     if case.world_size is not None and case.world_size > 1:
         return f"needs {case.world_size} ranks: start it with torchrun --nproc-per-node {case.world_size}"
+    free = ask.plan.device == "cuda" or ask.explicit
+    if not free and not case.selected_by & {"smoke", "cpu"}:
+        return NO_GPU
     needed: Literal["cuda", "cpu"] | None = item.requires.device or case.workload.requires.device
     if needed is not None and needed != ask.plan.device:
         return f"needs a {'CUDA device' if needed == 'cuda' else 'CPU'}"
-    if ask.plan.device == "cuda" or ask.explicit:
+    if free:
         return None
-    if not case.selected_by & {"smoke", "cpu"}:
-        return NO_GPU
     if "smoke" not in case.selected_by and any(step.kind == "triton" for step in item.steps):
         return INTERPRETER
     return None

@@ -158,8 +158,7 @@ class Writer:
         temporary = _temporary(case)
         kept = [tensor.name for tensor in case.tensors if tensor.name not in temporary]
         return {
-            "id": case.id,
-            "values": dict(case.values),
+            "head": wrap("@program.case(", (literal(case.id), literal(dict(case.values))), ")", 0),
             "function": Source(_identifier(case.id)),
             "uses_device": any("device." in text for text in _code_of(case)),
             "tensor_names": wrap("", kept, "," if len(kept) == 1 else "", 22),
@@ -245,6 +244,7 @@ class Writer:
             "place": self.place(item.path),
             "context": context,
             "steps": _steps(item),
+            "closure": len(item.steps) == 1 and kind_of(item.steps[0].kind).closure,
         }
 
     def oracle(self, case: Case) -> Mapping[str, Source] | None:

@@ -26,7 +26,7 @@ def values_of(annotation: str, depth: int) -> st.SearchStrategy[Any]:
     return st.one_of([_member_values(m, depth) for m in declared.members_of(annotation)])
 
 
-def _member_values(member: Any, depth: int) -> st.SearchStrategy[Any]:  # noqa: PLR0911
+def _member_values(member: Any, depth: int) -> st.SearchStrategy[Any]:
     size = 2 if depth > 0 else 0
     if isinstance(member, declared.Choice):
         return st.sampled_from(member.values)

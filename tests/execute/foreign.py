@@ -1,5 +1,7 @@
 """A harness for tests: a JSON file of what each implementation of each case does to its process."""
 
+# ruff: noqa: T201 - kernels print
+
 from __future__ import annotations
 
 import ctypes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,8 +216,8 @@ def test_a_broken_context_ends_the_attempt_before_it_is_charged_to_another(tmp_p
     ],
 )
 def test_each_stage_has_a_deadline_of_its_own(tmp_path: Path, name: str, seconds: float) -> None:
-    def script(job: CaseJob) -> Iterator[Any]:
-        for _ in range(3):  # each announcement starts the clock anew
+    def script(_: CaseJob) -> Iterator[Any]:
+        for _again in range(3):  # each announcement starts the clock anew
             yield stage(name, "a")
             yield seconds - 1.0
         yield stage(name, "a")
@@ -279,7 +280,7 @@ def test_the_first_answer_counts_and_answers_nobody_asked_for_do_not(tmp_path: P
 
 
 def test_an_answer_that_cannot_be_read_is_a_failure(tmp_path: Path) -> None:
-    def script(job: CaseJob) -> Iterator[Any]:
+    def script(_: CaseJob) -> Iterator[Any]:
         yield stage("verify", "a")
         yield {"event": "outcome", "outcome": {"type": "timed", "row": 7}}
 
@@ -293,8 +294,6 @@ def test_a_server_that_does_not_come_up_fails_the_rows_with_what_it_printed(tmp_
     def refuse(_: Job) -> Scripted:
         raise MeasurementError("the server ended:\nImportError: libcudart.so.12")
 
-    from dataclasses import replace
-
     play.surroundings = replace(play.surroundings, start_worker=refuse)
     failure = play.run("one", "two").failed("two.a")
     assert (failure.stage, failure.reason) == ("load", "the server ended")
@@ -302,8 +301,6 @@ def test_a_server_that_does_not_come_up_fails_the_rows_with_what_it_printed(tmp_
 
 
 def test_a_device_that_stays_taken_fails_the_rows_once_and_for_all(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     asked: list[str] = []
 
     def taken(_: Job, case: CaseJob) -> Any:

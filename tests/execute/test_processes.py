@@ -8,17 +8,20 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tirbench.execute import execute
 from tirbench.execute.events import RowDone
 from tirbench.execute.execute import execute_in
+from tirbench.execute.lock import DeviceLock
 from tirbench.execute.processes import command_of
 from tirbench.model import Verified, Wrong
 
-from .conftest import job_of
+from .conftest import Ran, job_of
 
 if TYPE_CHECKING:
     from tirbench.execute.execute import Surroundings
@@ -92,8 +95,6 @@ def test_a_result_after_the_deadline_is_no_result(run: Runner) -> None:
 
 
 def with_deadline(surroundings: Surroundings, **seconds: float) -> Surroundings:
-    from dataclasses import replace
-
     return replace(surroundings, deadlines=replace(surroundings.deadlines, **seconds))
 
 
@@ -239,6 +240,31 @@ def test_a_server_that_was_killed_is_started_again(run: Runner, workers: Workers
     assert run({"one": {"a": "is_good"}}).good == {"one.a"}
 
 
+def test_a_timed_case_waits_for_the_device_and_says_so(
+    tmp_path: Path, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIRBENCH_LOCK_DIR", str(tmp_path))
+    job = job_of(tmp_path, {"one": {"a": "is_good"}})
+    waited: list[str] = []
+    held = DeviceLock("cpu")
+
+    def give_up(message: str) -> None:
+        waited.append(message)
+        held.release()
+
+    held.acquire()
+    options = {"workers": workers, "on_wait": give_up, "opener": "foreign:open_program"}
+    ran = Ran(list(execute([job], log_dir=tmp_path / "logs", **options)))  # type: ignore[arg-type]
+    assert ran.good == {"one.a"}
+    assert waited == ["waiting for cpu: another tirbench measures on it"]
+
+    held.acquire()
+    verify_only = replace(job, cases=(replace(job.cases[0], time=False),))
+    ran = Ran(list(execute([verify_only], log_dir=tmp_path / "logs", **options)))  # type: ignore[arg-type]
+    assert ran.good == {"one.a"}
+    assert len(waited) == 1
+
+
 COMMAND = """
 import sys
 from contextlib import closing
@@ -284,6 +310,4 @@ def test_nothing_outlives_a_command_that_is_killed(tmp_path: Path, number: int) 
     worker = int((tmp_path / "w" / "one.log").read_text().split("printed by ")[1].split()[0])
     assert gone(worker)
     assert all(gone(int(pid)) for pid in note.read_text().split())
-    from tirbench.execute.lock import DeviceLock
-
     DeviceLock("cpu", folder=tmp_path, timeout_s=5).acquire()

@@ -37,7 +37,7 @@ def machine() -> Machine:
 
 @pytest.fixture(scope="session")
 def timed() -> MakeTimed:
-    def make(  # noqa: PLR0913 - every part of a row that pinning looks at
+    def make(
         midmean_us: float = 3.412,
         case: str = "hs4096_bs128",
         implementation: str = "triton",

@@ -32,7 +32,9 @@ def test_a_run_is_read_back_as_it_was_written(
 ) -> None:
     rows = rows_of("triton", "other")
     outcomes = (timed(), Skipped(row=rows[1], reason="needs device cpu"))
-    with open_run(tmp_path, machine=machine, rows=rows, tree=TREE, suite="ab12") as run:
+    with open_run(
+        tmp_path, machine=machine, rows=rows, tree=TREE, suite="ab12", workload_paths=["w/a.toml"]
+    ) as run:
         program = run.harness("rmsnorm.py", "print()\n")
         for outcome in outcomes:
             run.outcome(outcome)
@@ -46,6 +48,7 @@ def test_a_run_is_read_back_as_it_was_written(
     assert kept.run.complete
     assert kept.notes == ()
     assert kept.harnesses == (program,)
+    assert kept.workload_paths == ("w/a.toml",)
     assert list(kept.samples()) == [("rmsnorm/hs4096_bs128/triton", 0, 1, (3.4123, 3.5))]
     assert read_run(tmp_path, kept.run.id[:12]).run == kept.run
 
@@ -69,12 +72,13 @@ def test_what_a_run_has_finished_is_on_the_disk_before_the_next_row(
 def test_a_run_that_an_exception_ends_is_kept_and_incomplete(
     tmp_path: Path, timed: MakeTimed, machine: Machine
 ) -> None:
-    with (
-        pytest.raises(KeyboardInterrupt),
-        open_run(tmp_path, machine=machine, rows=rows_of("triton"), tree=TREE) as run,
-    ):
-        run.outcome(timed())
-        raise KeyboardInterrupt
+    def interrupted() -> None:
+        with open_run(tmp_path, machine=machine, rows=rows_of("triton"), tree=TREE) as run:
+            run.outcome(timed())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     kept = read_run(tmp_path)
     assert kept.run.outcomes == (timed(),)
     assert not kept.run.complete

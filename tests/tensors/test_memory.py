@@ -34,9 +34,7 @@ def test_initial_contents_that_are_kept_and_temporary_tensors_are_counted() -> N
 def test_a_case_that_does_not_fit_is_refused_with_both_numbers() -> None:
     spec = Tensor("x", shape=(3 << 28,), dtype=torch.float32, init=tb.normal())
     with pytest.raises(OutOfMemory) as caught:
-        Tensors.allocate(
-            [spec], device="cpu", seed=0, placement=0, free_bytes=lambda _: 1 << 30
-        )
+        Tensors.allocate([spec], device="cpu", seed=0, placement=0, free_bytes=lambda _: 1 << 30)
     assert str(caught.value) == "the tensors need 3.00 GiB on cpu, of which 1.00 GiB are free"
     assert isinstance(caught.value, TirbenchError)
     assert isinstance(caught.value, MemoryError)
@@ -47,9 +45,7 @@ def test_what_the_arena_holds_counts_as_free() -> None:
     spec = Tensor("x", shape=(16 * MIB,), dtype=torch.uint8, init=tb.zeros())
     arena = Arena("cpu")
     Tensors.allocate([spec], device="cpu", seed=0, placement=0, arena=arena)
-    Tensors.allocate(
-        [spec], device="cpu", seed=0, placement=1, arena=arena, free_bytes=lambda _: 0
-    )
+    Tensors.allocate([spec], device="cpu", seed=0, placement=1, arena=arena, free_bytes=lambda _: 0)
 
 
 def test_the_arena_grows_only_when_it_must() -> None:
@@ -78,7 +74,14 @@ def test_symmetric_tensors_lie_at_the_same_offsets_on_every_rank() -> None:
 
     specs = [
         Tensor("a", shape=(64,), dtype=torch.float32, init=tb.normal()),
-        Tensor("ready", role="scratch", shape=(4,), dtype=torch.int64, init=tb.zeros(), memory="symmetric"),
+        Tensor(
+            "ready",
+            role="scratch",
+            shape=(4,),
+            dtype=torch.int64,
+            init=tb.zeros(),
+            memory="symmetric",
+        ),
     ]
     offsets = set()
     for rank in range(2):

@@ -99,7 +99,9 @@ def test_memory_that_is_written_through_a_view_is_restored() -> None:
 def test_initial_contents_survive_whatever_kernels_do() -> None:
     found = allocate(
         Tensor("x", shape=(4,), dtype=torch.float16, init=tb.normal()),
-        Tensor("grown", role="inout", shape=(4,), dtype=torch.float16, init=tb.normal(), reset="none"),
+        Tensor(
+            "grown", role="inout", shape=(4,), dtype=torch.float16, init=tb.normal(), reset="none"
+        ),
         Tensor("state", role="inout", shape=(4,), dtype=torch.float16, init=tb.normal()),
         Tensor("n", shape=(4,), dtype=torch.int32, init=tb.arange()),
     )

@@ -36,7 +36,7 @@ def test_flush_and_prepare_are_captured_outside_of_the_scopes(
     result = fake_bench(
         {"f": gpu.kernel(50.0, "f")},
         timer="cudagraph_proton",
-        cudagraph_rep=0.1,
+        cudagraph_rep=0.12,
         prepare={"f": gpu.kernel(9.0, "reset")},
     )
     first = gpu.log.index("replay")
@@ -76,8 +76,8 @@ def test_merged_replays_give_the_mean_and_say_over_how_many(
 @pytest.mark.parametrize(
     ("merge", "message"),
     [
-        (True, "19 kernels in 10 replays|9 kernels in 10 replays"),
-        (False, "19 of 20 launches|Records were lost"),
+        (True, "9 kernels in 10 replays"),
+        (False, "19 of 20 launches. Records were lost"),
     ],
 )
 def test_a_lost_replay_is_an_error_and_no_smaller_number(

@@ -96,7 +96,6 @@ def test_a_profiler_that_saw_not_even_the_flush_is_called_dead(
     gpu: FakeGpu, fake_bench: FakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profilers, "USED", ["kineto", "proton"])
-    monkeypatch.setattr(profilers.other_family, "__defaults__", (["kineto", "proton"],))
 
     def dead() -> FakeProton:
         return FakeProton(gpu, lose=lambda _: True)
@@ -260,7 +259,7 @@ def test_a_session_that_is_not_started_is_refused_and_nothing_takes_its_place(
 
 
 def test_a_second_subscriber_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profilers.refused, "__defaults__", (["kineto"],))
+    monkeypatch.setattr(profilers, "USED", ["kineto"])
     error = RuntimeError("[PROTON] Failed to execute cuptiSubscribe with error 39")
     install(monkeypatch, Proton36(error=error))
     with pytest.raises(

@@ -46,10 +46,6 @@ __all__ = ["Read", "environment", "installed_version", "problem", "protocol", "r
 LENGTH: Final = 16
 """Hexadecimal digits of a digest: 64 bits, enough to never meet twice in one suite."""
 
-_SURROUNDING: Final = frozenset(
-    module for _, modules in IN_ENVIRONMENT.values() for module in modules
-)
-
 PROTOCOL_VERSION: Final = 1
 """Raised when the meaning of a time changes without a key of the workload: the table of calls by
 duration, the statistic, the layout of the arena, the flush."""
@@ -63,6 +59,10 @@ IN_ENVIRONMENT: Final = {
 }
 """Versions that `environment` states. A row's `source` leaves them out, so that a machine with
 another torch than the one that measured can still tell whether what is in git has changed."""
+
+_SURROUNDING: Final = frozenset(
+    module for _, modules in IN_ENVIRONMENT.values() for module in modules
+)
 
 
 def problem(case: Case, read: Read) -> str:

@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tirbench import codec
@@ -64,6 +65,7 @@ def execute(
     deadlines: Deadlines | None = None,
     on_wait: Callable[[str], None] | None = None,
     lock_timeout_s: float | None = None,
+    opener: str = OPENER,
 ) -> Generator[Event, None, None]:
     """Run every case of every job and yield what happens as it happens.
 
@@ -78,29 +80,32 @@ def execute(
         deadlines: how long each stage may take.
         on_wait: called with a sentence when another run holds the device.
         lock_timeout_s: how long to wait for a device; `None` as long as it takes.
+        opener: `module:function` that opens a harness in the worker.
 
     Yields:
         Events; exactly one `RowDone` for each row asked for.
     """
-    own = Workers(log_dir) if workers is None else None
+    pool = Workers(log_dir) if workers is None else workers
+    name_of = cache(lock_name)  # asking NVML takes longer than a short case
 
     def lock(job: Job, case_job: CaseJob) -> AbstractContextManager[object]:
         if job.plan.device == "cpu" and not case_job.time:
             return nullcontext()  # verifying needs no quiet
-        return DeviceLock(lock_name(job.plan.device), timeout_s=lock_timeout_s, on_wait=on_wait)
+        return DeviceLock(name_of(job.plan.device), timeout_s=lock_timeout_s, on_wait=on_wait)
 
     surroundings = Surroundings(
         log_dir=log_dir,
-        start_worker=(own or workers or Workers(log_dir)).start,
+        start_worker=pool.start,
         lock=lock,
         deadlines=deadlines or Deadlines(),
+        opener=opener,
     )
     try:
         with closing(execute_in(surroundings, jobs)) as events:
             yield from events
     finally:
-        if own is not None:
-            own.close()
+        if workers is None:
+            pool.close()
 
 
 def execute_in(surroundings: Surroundings, jobs: Sequence[Job]) -> Generator[Event, None, None]:

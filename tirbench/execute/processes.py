@@ -37,7 +37,31 @@ def adopt_orphans() -> None:
         libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def parents() -> dict[int, int]:
+def children(pid: int) -> frozenset[int]:
+    """The processes whose parent is `pid`."""
+    try:
+        tasks = list((PROC / str(pid) / "task").iterdir())
+        lists = [(task / "children").read_text().split() for task in tasks]
+    except FileNotFoundError:  # a thread ended, or a kernel without CONFIG_PROC_CHILDREN
+        return frozenset(child for child, parent in _parents().items() if parent == pid)
+    except OSError:
+        return frozenset()
+    return frozenset(int(child) for numbers in lists for child in numbers)
+
+
+def descendants(pid: int) -> frozenset[int]:
+    """The process `pid` and all processes below it."""
+    found: set[int] = set()
+    todo = [pid]
+    while todo:
+        current = todo.pop()
+        if current not in found:
+            found.add(current)
+            todo.extend(children(current))
+    return frozenset(found)
+
+
+def _parents() -> dict[int, int]:
     """The parent of every process that can be seen, by process id."""
     found = {}
     with suppress(OSError):
@@ -49,20 +73,6 @@ def parents() -> dict[int, int]:
                 stat = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
                 found[int(entry.name)] = int(stat[1])
     return found
-
-
-def descendants(pid: int) -> frozenset[int]:
-    """The process `pid` and all processes below it."""
-    children: dict[int, list[int]] = {}
-    for child, parent in parents().items():
-        children.setdefault(parent, []).append(child)
-    found, todo = set(), [pid]
-    while todo:
-        current = todo.pop()
-        if current not in found:
-            found.add(current)
-            todo.extend(children.get(current, ()))
-    return frozenset(found)
 
 
 def command_of(pid: int) -> str:

@@ -106,7 +106,8 @@ class _Worker:
         """Pass on an event of the harness; that a case is done is ours to say, when it returned."""
         if event["event"] == "stage":
             _flush()
-            os.write(2, logs.mark(event["stage"], event.get("implementation")).encode())
+            with suppress(OSError):  # foreign code may have closed it
+                os.write(2, logs.mark(event["stage"], event.get("implementation")).encode())
         if event["event"] != "case_done":
             self._send(event)
 

@@ -91,8 +91,11 @@ def residual(value: Any) -> Residual:
 
 
 def code(value: Residual) -> Code:
-    """The text of a residual."""
-    return Code(text=ast.unparse(value.tree), phase=value.phase, tensors=value.tensors)
+    """The text of a residual, with double quotes as everywhere in a harness."""
+    text = ast.unparse(value.tree)
+    if '"' not in text:
+        text = text.replace("'", '"')
+    return Code(text=text, phase=value.phase, tensors=value.tensors)
 
 
 def _literal(value: Any) -> ast.expr:

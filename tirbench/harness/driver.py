@@ -193,7 +193,7 @@ class CaseRun:
         kept: dict[str, Launch] = {}
         for name, launch in launches.items():
             declared = case.implementations[name]
-            reason = timer.refused if self.job.time else "only verified, as asked"
+            reason = timer.refused if self.job.time else self.job.untimed
             if self.job.time and declared.launches_triton and triton.interpreted():
                 reason = "no GPU: Triton's interpreter verifies a kernel, its time means nothing"
             if reason is None:

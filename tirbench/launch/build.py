@@ -9,6 +9,7 @@ from tirbench.launch.kind import Kind
 KIND = Kind(
     name="build",
     template="launch/build.py.jinja",
+    closure=True,
     arguments=lambda launch: emit_arguments(launch.args),
     options=options,
 )

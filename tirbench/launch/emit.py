@@ -81,7 +81,7 @@ def emit_arguments(args: BoundArguments, dtypes: str = "torch") -> tuple[Source,
 
 
 def wrap(head: str, items: Iterable[str], tail: str, indent: int) -> Source:
-    """`head` + items + `tail` on one line where it fits, else one item a line.
+    """`head` + items + `tail` on one line where it fits, else the items on one, else one item a line.
 
     The first line is not indented (the template stands there); the others are.
     """
@@ -90,6 +90,9 @@ def wrap(head: str, items: Iterable[str], tail: str, indent: int) -> Source:
     if indent + len(line) <= LINE_LENGTH:
         return Source(line)
     pad = " " * indent
+    inner = f"{pad}    {', '.join(items)}"
+    if len(inner) <= LINE_LENGTH:
+        return Source("\n".join([head, inner, pad + tail]))
     return Source("\n".join([head, *(f"{pad}    {item}," for item in items), pad + tail]))
 
 

@@ -25,6 +25,11 @@ class Step:
     template: str
     prefix: Source
 
+    @property
+    def lead(self) -> Source:
+        """The beginning of the line that prepares the launch."""
+        return Source(f"{self.name} = ")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
@@ -32,8 +37,9 @@ class Kind:
 
     Attributes:
         name: the value of `kind` in the workload.
-        template: the partial with the macros `setup(step)` and `call(step, indent)`.
+        template: the partial with the macros `prepare(lead, step, wrap)` and `call(step, wrap)`.
         returns: whether the call has a value that outputs may be bound to.
+        closure: whether what is prepared is the launch closure already.
         arguments: bound launch → arguments of the call, as source.
         options: bound launch → the kind's own options, as source.
     """
@@ -41,5 +47,6 @@ class Kind:
     name: str
     template: str
     returns: bool = True
+    closure: bool = False
     arguments: Callable[[BoundLaunch], tuple[Source, ...]]
     options: Callable[[BoundLaunch], Mapping[str, Source]] = field(default=lambda _: {})

@@ -20,6 +20,7 @@ KIND = Kind(
     name="tirx",
     template="launch/tirx.py.jinja",
     returns=False,
+    closure=True,
     arguments=lambda launch: emit_arguments(launch.args),
 )
 

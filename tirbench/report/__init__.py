@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from tirbench.model import Row, Run
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tirbench.model import Row, Run
 
 Format: TypeAlias = Literal["text", "markdown", "json", "jsonl", "github"]
 
 
-def render(  # noqa: PLR0913 - every format takes what it can show
+def render(
     run: Run,
     form: str,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Any, TYPE_CHECKING, Final
 
 from tirbench import codec
 from tirbench.report.table import KINDS, kind_of
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tirbench.codec import Json
+from tirbench.codec.schema import json_schema
     from tirbench.model import Run
 
 SCHEMA: Final = 1
@@ -29,6 +30,27 @@ def document(run: Run, *, notes: tuple[str, ...] = ()) -> dict[str, Json]:
         "notes": list(notes),
         "summary": {kind: counts[kind] for kind in KINDS},
     }
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of `document`; `schema/run.schema.json` is its text."""
+    described = json_schema(Run)
+    counts = {kind: {"type": "integer", "minimum": 0} for kind in KINDS}
+    described["title"] = "A run of tirbench"
+    described["properties"] = {
+        "schema": {"const": SCHEMA},
+        **described["properties"],
+        "notes": {"type": "array", "items": {"type": "string"}},
+        "summary": {
+            "description": "How many rows became what.",
+            "type": "object",
+            "additionalProperties": False,
+            "required": list(KINDS),
+            "properties": counts,
+        },
+    }
+    described["required"] = list(described["properties"])
+    return described
 
 
 def to_json(run: Run, *, notes: tuple[str, ...] = ()) -> str:

@@ -9,7 +9,9 @@ from tirbench.report import text
 from tirbench.report.table import BASELINE_ERROR, Trouble, troubles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from tirbench.diagnostics import Diagnostic
 
 LIMIT: Final = 10
 """Annotations of a kind that GitHub shows of one step; it drops the others in silence."""
@@ -38,6 +40,16 @@ def annotate(run: Run, place: Callable[[Row], str | None]) -> tuple[str, ...]:
         line = _command(command, trouble, places.get(trouble.implementation))
         (warnings if reference else errors).append(line)
     return (*_limited(errors, "error"), *_limited(warnings, "warning"))
+
+
+def annotate_problems(problems: Sequence[Diagnostic]) -> tuple[str, ...]:
+    """An `::error` at the place of each problem of a workload file."""
+    lines = [
+        f"::error file={_property(one.file)},line={one.line},col={one.column},title={_property(one.code)}::"
+        + _message(f"{one.message}\n{one.hint}" if one.hint else one.message)
+        for one in problems
+    ]
+    return tuple(_limited(lines, "error"))
 
 
 def _command(command: str, trouble: Trouble, place: str | None) -> str:

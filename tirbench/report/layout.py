@@ -79,7 +79,7 @@ def _head(columns: tuple[Column, ...], widths: dict[str, int], *, own_line: bool
     return (" " * GAP if own_line else "") + (" " * GAP).join(cells).rstrip()
 
 
-def _set_line(  # noqa: PLR0913 - what a line is set from
+def _set_line(
     line: Line,
     numbers: list[Column],
     widths: dict[str, int],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tirbench.report import text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tirbench.model import Baseline, PinnedRow
 
 _ORDER: Final = ("added", "rewritten", "replaced", "accepted", "kept")

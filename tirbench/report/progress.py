@@ -5,9 +5,9 @@ Where it is none (a pipe, a log of CI) there is one line for each finished case 
 
 from __future__ import annotations
 
-import sys
+import os
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 from tirbench.model import Outcome, Timed
 from tirbench.report import text
@@ -17,85 +17,84 @@ from tirbench.report.terminal import Look, look_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from rich.console import Console
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
-
-
-class Progress(Protocol):
-    """What the pipeline tells while it waits for workers."""
-
-    def stage(self, case: str, implementation: str | None, stage: str) -> None:
-        """A worker begins a stage of a case (`workload/id`), for one implementation or for all."""
-
-    def case_done(self, case: str, outcomes: Sequence[Outcome], seconds: float) -> None:
-        """A case has all its outcomes, `seconds` after it began."""
-
-    def say(self, line: str) -> None:
-        """Anything else worth a line: a worker was started again, a lock is waited for."""
+    from rich.progress import Progress, TaskID
 
 
 @contextmanager
-def show_progress(
-    cases: int, stream: IO[str] | None = None, environment: Mapping[str, str] | None = None
-) -> Iterator[Progress]:
+def progress(
+    stream: IO[str], *, total: int, environment: Mapping[str, str] | None = None
+) -> Iterator[Callable[[Any], None]]:
     """Show how far a run is, for as long as the context is open.
 
     Args:
-        cases: how many there are.
-        stream: where to; stderr if not given.
-        environment: of the process. `NO_COLOR` takes the colours and leaves the display;
-            `FORCE_COLOR` does not make a pipe live.
+        stream: where to, as a rule stderr.
+        total: how many rows are asked for.
+        environment: the process's own if not given. `NO_COLOR` takes the colours and leaves the
+            display; `FORCE_COLOR` does not make a pipe live.
+
+    Yields:
+        A function that is shown every event of `tirbench.execute`.
     """
-    stream = stream or sys.stderr
-    environment = environment or {}
+    environment = os.environ if environment is None else environment
     look = look_of(stream, environment)
     live = stream.isatty() and environment.get("TERM") != "dumb" and not environment.get("CI")
     if not live:
-        yield LineProgress(cases, lambda line: print(line, file=stream, flush=True), look)
+        yield Watch(total, lambda line: print(line, file=stream, flush=True), look)
         return
-    display, console = _display(stream, look)
+    display = _display(stream, look)
     with display:
-        task = display.add_task("", total=cases)
-        yield _LiveProgress(cases, look, display, console, task)
+        yield _LiveWatch(total, look, display, display.add_task("", total=total))
 
 
-class LineProgress:
-    """One line for each finished case.
+class Watch:
+    """Turns events into one line for each finished case.
+
+    Events are told apart by what they carry, since stages do not import each other: `outcome` (a row is
+    answered), `elapsed_s` (a case is done), `stage` (one begins), `reason` (a worker was replaced).
 
     Args:
-        cases: how many there are.
+        total: how many rows are asked for.
         write: takes a line.
         look: width and colours.
     """
 
-    def __init__(self, cases: int, write: Callable[[str], None], look: Look) -> None:
-        self.cases = cases
-        self.done = 0
+    def __init__(self, total: int, write: Callable[[str], None], look: Look) -> None:
+        self.total = total
+        self.answered = 0
         self.write = write
         self.look = look
+        self._outcomes: dict[tuple[str, str], list[Outcome]] = {}
+
+    def __call__(self, event: Any) -> None:
+        """Show an event, or keep it for the line of its case."""
+        if hasattr(event, "outcome"):
+            self.answered += 1
+            row = event.outcome.row
+            self._outcomes.setdefault((row.workload, row.case), []).append(event.outcome)
+            self.row_done()
+        elif hasattr(event, "elapsed_s"):
+            outcomes = self._outcomes.pop((event.workload, event.case), [])
+            case = f"{event.workload}/{event.case}"
+            count = f"[{self.answered:>{len(str(self.total))}}/{self.total}]"
+            self.write(f"{count} {case_line(case, outcomes, event.elapsed_s, self.look)}")
+        elif hasattr(event, "stage"):
+            self.stage(f"{event.workload}/{event.case}", event.implementation, event.stage)
+        elif hasattr(event, "reason"):
+            line = f"{event.workload}/{event.case}: a fresh worker, because {event.reason}"
+            self.write(self.look.paint(text.plain(line), "yellow"))
+
+    def row_done(self) -> None:
+        """A row is answered: nothing to show before its case is done."""
 
     def stage(self, case: str, implementation: str | None, stage: str) -> None:
-        """Stages are not shown: a log is read afterwards."""
-
-    def case_done(self, case: str, outcomes: Sequence[Outcome], seconds: float) -> None:
-        """Write the line of a finished case."""
-        self.done += 1
-        self.write(case_line(self.done, self.cases, case, outcomes, seconds, self.look))
-
-    def say(self, line: str) -> None:
-        """Write a line."""
-        self.write(text.plain(line))
+        """A stage begins: nothing to show in a log that is read afterwards."""
 
 
-def case_line(  # noqa: PLR0913 - what a line says
-    done: int, cases: int, case: str, outcomes: Sequence[Outcome], seconds: float, look: Look
-) -> str:
-    """`[ 3/24] rmsnorm/hs4096_bs128  triton 3.412 µs, torch 7.165 µs, liger BASELINE_ERROR  (2.1 s)`."""
+def case_line(case: str, outcomes: Sequence[Outcome], seconds: float, look: Look) -> str:
+    """`rmsnorm/hs4096_bs128  triton 3.412 µs, torch 7.165 µs, liger BASELINE_ERROR  (2.1 s)`."""
     ordered = sorted(outcomes, key=lambda outcome: outcome.row.role)
-    parts = [_part(outcome, look) for outcome in ordered]
-    number = f"[{done:>{len(str(cases))}}/{cases}]"
-    return f"{number} {text.plain(case)}  {', '.join(parts)}  ({seconds:.1f} s)"
+    parts = ", ".join(_part(outcome, look) for outcome in ordered)
+    return f"{text.plain(case)}  {parts}  ({seconds:.1f} s)"
 
 
 def _part(outcome: Outcome, look: Look) -> str:
@@ -107,34 +106,32 @@ def _part(outcome: Outcome, look: Look) -> str:
     return f"{name} {look.paint(said, styles.get(said, 'yellow'))}"
 
 
-class _LiveProgress(LineProgress):
+class _LiveWatch(Watch):
     """The same lines above a bar that says what happens now."""
 
-    def __init__(
-        self, cases: int, look: Look, display: RichProgress, console: Console, task: TaskID
-    ) -> None:
-        super().__init__(cases, self._print, look)
+    def __init__(self, total: int, look: Look, display: Progress, task: TaskID) -> None:
+        super().__init__(total, self._print, look)
         self._display = display
-        self._console = console
         self._task = task
+
+    def row_done(self) -> None:
+        """Move the bar."""
+        self._display.advance(self._task)
 
     def stage(self, case: str, implementation: str | None, stage: str) -> None:
         """Show what a worker does now."""
-        now = " ".join(part for part in (case, implementation, stage) if part)
-        self._display.update(self._task, description=_escaped(now))
+        from rich.markup import escape
 
-    def case_done(self, case: str, outcomes: Sequence[Outcome], seconds: float) -> None:
-        """Write the line of a finished case and move the bar."""
-        super().case_done(case, outcomes, seconds)
-        self._display.advance(self._task)
+        now = " ".join(part for part in (case, implementation, stage) if part)
+        self._display.update(self._task, description=escape(text.plain(now)))
 
     def _print(self, line: str) -> None:
         from rich.text import Text
 
-        self._console.print(Text.from_ansi(line), soft_wrap=True)
+        self._display.console.print(Text.from_ansi(line), soft_wrap=True)
 
 
-def _display(stream: IO[str], look: Look) -> tuple[RichProgress, Console]:
+def _display(stream: IO[str], look: Look) -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -153,10 +150,4 @@ def _display(stream: IO[str], look: Look) -> tuple[RichProgress, Console]:
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    return Progress(*columns, console=console, transient=True), console
-
-
-def _escaped(name: str) -> str:
-    from rich.markup import escape
-
-    return escape(text.plain(name))
+    return Progress(*columns, console=console, transient=True)

@@ -45,7 +45,15 @@ KEYS: Final = (
 )
 """Keys of a row, in the order in which they are written."""
 
-DEVICE_FACTS: Final = ("capability", "sm_count", "l2_bytes", "smem_bytes")
+DEVICE_FACTS: Final = (
+    "capability",
+    "sm_count",
+    "l2_bytes",
+    "smem_bytes",
+    "sm_clock_max",
+    "memory_clock_max",
+    "power_limit_default",
+)
 """Facts of `Machine.facts` that are the same for every unit of a product."""
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
@@ -149,7 +157,7 @@ def write_device(root: Path, path: str, machine: Machine) -> bool:
         return False
     lines = ["# Facts of the device that the baselines in this folder were measured on.", ""]
     lines.append(f"product = {_text(machine.device)}")
-    if machine.memory_bytes is not None:
+    if machine.memory_bytes is not None and machine.kind == "cuda":  # a host's is no product's
         lines.append(f"memory_bytes = {machine.memory_bytes}")
     facts = dict(machine.facts)
     for name in DEVICE_FACTS:

@@ -46,6 +46,7 @@ class LocalRun:
     groups: list[list[str]] = field(default_factory=list, init=False)
     sub_blocks: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
     sequence: list[list[str]] = field(default_factory=list, init=False)
+    broken_by: str | None = field(default=None, init=False)
     pacer: Pacer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,8 +64,9 @@ class LocalRun:
         """Every implementation in every round starts anew: cooldown, first call, estimate, warm-up, calls."""
         for _ in range(self.request.rounds):
             for name in list(self.calls):
-                self._cooldown()
-                self._guarded(partial(self._one_block, name))
+                if name in self.calls:  # a reference before it may have taken all others with it
+                    self._cooldown()
+                    self._guarded(partial(self._one_block, name))
 
     def _one_block(self, name: str) -> None:
         call = self.calls[name]
@@ -87,7 +89,8 @@ class LocalRun:
     def _interleaved(self) -> None:
         """One estimate, then in every round a cooldown and each group's sub-blocks in balanced order."""
         for name in list(self.calls):
-            self._guarded(partial(self._pilot, name))
+            if name in self.calls:
+                self._guarded(partial(self._pilot, name))
         pilots = {name: self.pilots[name][0] for name in self.calls}
         self.groups = schedule.groups(pilots)
         for number in range(self.request.rounds):
@@ -197,6 +200,7 @@ class LocalRun:
                     f"{', '.join(map(repr, unmeasured))} could be measured: measure it in a process "
                     "of its own"
                 ) from broken
+            self.broken_by = culprit
             for name in list(self.calls):
                 if name in self.references and name not in self.samples:
                     self.failures.add(name, broken, "launch")

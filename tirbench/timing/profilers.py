@@ -17,27 +17,27 @@ ANOTHER_PROCESS: Final = (
 )
 
 
-def note(family: Family, used: list[Family] = USED) -> None:
+def note(family: Family) -> None:
     """Remember that this process has opened a session of the family."""
-    if family not in used:
-        used.append(family)
+    if family not in USED:
+        USED.append(family)
 
 
-def other_family(family: Family, used: list[Family] = USED) -> str:
+def other_family(family: Family) -> str:
     """A clause that blames the other family if this process has used it, else the empty text.
 
     On an H200 with torch 2.11 and Triton 3.6, Proton after Kineto fails with `cuptiSubscribe … error 39`.
     """
-    others = [other for other in used if other != family]
+    others = [other for other in USED if other != family]
     return f" {others[0].capitalize()} has been used in this process." if others else ""
 
 
-def refused(family: Family, error: BaseException, used: list[Family] = USED) -> TimerUnavailable:
+def refused(family: Family, error: BaseException) -> TimerUnavailable:
     """The error to raise when a session of the family could not be opened."""
     text = str(error)
     if "cupti" in text.lower() or "subscrib" in text.lower():
         return TimerUnavailable(
             f"{family} could not subscribe to CUPTI ({text.strip()})."
-            f"{other_family(family, used)} {ANOTHER_PROCESS}"
+            f"{other_family(family)} {ANOTHER_PROCESS}"
         )
     return TimerUnavailable(f"{family} could not start ({type(error).__name__}: {text.strip()})")

@@ -38,7 +38,8 @@ class Failures:
         self.errors[name] = str(error) or kind
         self.error_types[name] = kind
         self.tracebacks[name] = "".join(traceback.format_exception(error))
-        self.report(f"BASELINE_ERROR: {name}: {kind} at {stage}: {str(error) or '(no message)'}")
+        message = " ".join(str(error).split()) or "(no message)"
+        self.report(f"BASELINE_ERROR: {name}: {kind} at {stage}: {message}")
 
 
 def build(builders: Mapping[str, Closure], failures: Failures) -> dict[str, Closure]:

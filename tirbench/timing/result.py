@@ -121,6 +121,7 @@ def _local_protocol(
         },
         "rejected_samples": {name: found.rejected for name, found in measured.items()},
         "replays_per_sample": {name: found.replays for name, found in measured.items()},
+        "context_broken_by": run.broken_by,
         "groups": run.groups,
         "sub_blocks": run.sub_blocks,
         "sequence": run.sequence,

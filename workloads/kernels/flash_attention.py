@@ -178,7 +178,7 @@ def build_sdpa(q, k, v, scale, backend=None):
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    def launch():
+    def launch() -> torch.Tensor:
         return torch.nn.functional.scaled_dot_product_attention(
             q, k, v, is_causal=True, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
         )
@@ -187,7 +187,7 @@ def build_sdpa(q, k, v, scale, backend=None):
         return launch
     chosen = getattr(SDPBackend, backend)
 
-    def launch_on_backend():
+    def launch_on_backend() -> torch.Tensor:
         with sdpa_kernel(chosen):
             return launch()
 

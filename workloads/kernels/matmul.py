@@ -77,9 +77,7 @@ def matmul_kernel(
         GROUP_M: rows of tiles that are walked together.
         EVEN_K: whether BLOCK_K divides K.
     """
-    tile_m, tile_n = tile_of(
-        tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M
-    )
+    tile_m, tile_n = tile_of(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
     row = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)) % M
     column = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)) % N
     step = tl.arange(0, BLOCK_K)
@@ -171,7 +169,7 @@ def build_matmul_tma(a, b, c, block_m, block_n, block_k, group_m, num_warps, num
     b_desc = TensorDescriptor.from_tensor(b, [block_k, block_n])
     c_desc = TensorDescriptor.from_tensor(c, [block_m, block_n])
 
-    def launch():
+    def launch() -> None:
         matmul_tma_kernel[(programs,)](
             a_desc,
             b_desc,

@@ -8,7 +8,7 @@ is the vector of the n indices from i on: indexing a tensor with it makes one wi
 `T.constexpr`: compiled in, one function for each size, and so no bound is checked twice.
 """
 
-# ruff: noqa: F821 - T.jit binds the names of constexpr parameters in the annotations
+# ruff: noqa: F821, N812 - T.jit binds the names of constexpr parameters; T is what TIRx code says
 
 from __future__ import annotations
 

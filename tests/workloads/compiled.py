@@ -1,0 +1,95 @@
+"""Compile the Triton kernels of the suite for sm_90 as the default cases launch them, with no GPU.
+
+Prints one JSON object per case: registers, bytes of local memory, shared memory, and how often an
+instruction occurs in the PTX. A program of its own, so that it cannot meet an interpreted Triton.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import triton
+from kernel_files import WORKLOADS, load
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from tirbench.expand import expand
+from tirbench.load import load as load_workload
+from tirbench.model import BoundImplementation, Case
+from tirbench.values import TensorRef
+
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+POINTERS = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16"}
+
+
+def main() -> None:
+    """Print the facts of every Triton kernel of every default case."""
+    facts = {
+        f"{case.key} {implementation.name}": compile_kernel(case, implementation)
+        for path in sorted(WORKLOADS.glob("*.toml"))
+        for case in expand(load_workload(path))
+        if "default" in case.selected_by
+        for implementation in case.implementations
+        if implementation.steps[0].kind == "triton"
+    }
+    json.dump(facts, sys.stdout)
+
+
+def compile_kernel(case: Case, implementation: BoundImplementation) -> dict[str, int]:
+    """Compile one launch with the specialisation Triton would choose for it."""
+    (step,) = implementation.steps
+    file, _, name = step.target.rpartition(":")
+    kernel = getattr(load(Path(file).stem), name)
+    dtypes = {tensor.name: str(tensor.dtype) for tensor in case.tensors}
+    named = dict(step.args.named)
+    signature, constants, attributes = {}, {}, {}
+    for index, parameter in enumerate(kernel.params):
+        value: Any = named[parameter.name]
+        if parameter.is_constexpr:
+            signature[parameter.name] = "constexpr"
+            constants[parameter.name] = value
+            continue
+        pointer = isinstance(value, TensorRef)
+        if pointer:
+            signature[parameter.name] = POINTERS[dtypes[value.name]]
+        else:
+            signature[parameter.name] = "fp32" if isinstance(value, float) else "i32"
+        if pointer or (isinstance(value, int) and value % 16 == 0):
+            attributes[(index,)] = [["tt.divisibility", 16]]
+    options = {key: value for key, value in step.options if key.startswith("num_")}
+    compiled = triton.compile(
+        ASTSource(kernel, signature, constexprs=constants, attrs=attributes),
+        target=GPUTarget("cuda", 90, 32),
+        options=options,
+    )
+    return {
+        **resources(compiled.asm["cubin"]),
+        "shared_bytes": compiled.metadata.shared,
+        "wgmma": compiled.asm["ptx"].count("wgmma.mma_async"),
+        "loads_128": len(re.findall(r"ld\.global[.\w:]*v4|cp\.async\.cg", compiled.asm["ptx"])),
+    }
+
+
+def resources(cubin: bytes) -> dict[str, int]:
+    """Registers and local memory of the one kernel in a cubin; local memory is what spills use."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        dump = subprocess.run(
+            [str(CUOBJDUMP), "-res-usage", file.name], capture_output=True, text=True, check=True
+        )
+    registers, stack, local = map(
+        int,
+        re.findall(r"REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", dump.stdout + dump.stderr)[0],
+    )
+    return {"registers": registers, "local_bytes": stack + local}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""`python -m tirbench`."""
+
+from tirbench.cli import main
+
+main()
