@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -260,7 +260,8 @@ def _prepare(given: dict[str, Any], *, time: bool) -> tuple[Reading, Options]:
         raise MeasurementError(
             "no CUDA device here: --device cpu verifies and times what a CPU can"
         )
-    device = given["device"] or ("cuda" if there else "cpu")
+    default: Literal["cuda", "cpu"] = "cuda" if there else "cpu"
+    device: Literal["cuda", "cpu"] = given["device"] or default
     reading = _read(given, frozenset({"smoke", "cpu"}) if device == "cpu" else frozenset())
     _print_problems(reading, "text", quiet=True)
     options = Options(
@@ -279,7 +280,7 @@ def _run(reading: Reading, options: Options, tree: Tree) -> KeptRun:
 
     total = sum(len(case.implementations) for chosen in reading.chosen for case in chosen.cases)
     with progress(sys.stderr, total=total) as watch:
-        return pipeline.run(reading, options, tree, watch)
+        return pipeline.run(reading, options, tree, watch, lambda line: click.echo(line, err=True))
 
 
 def _pin(reading: Reading, kept: KeptRun, asked: Any, options: Options, tree: Tree) -> None:
@@ -290,7 +291,7 @@ def _pin(reading: Reading, kept: KeptRun, asked: Any, options: Options, tree: Tr
         click.echo(f"{len(rows)} row(s) left their band: measured again in fresh workers", err=True)
         return _run(pipeline.only(reading, rows), options, tree).run.outcomes
 
-    for done in pipeline.pin(reading, kept.run, asked, measure_again):
+    for done in pipeline.pin(reading, kept.run, tree, asked, measure_again):
         click.echo(pinned_text(done), err=True)
 
 

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from tirbench import digest, selection, store
+from tirbench.diagnostics import locate
 from tirbench.errors import InputError, UsageError
 from tirbench.expand import expand
-from tirbench.load import find_root, load
+from tirbench.load import find_root, load_all
 from tirbench.model import (
+    Case,
     CaseJob,
     Failed,
     Harness,
     Job,
+    Machine,
     Outcome,
     Plan,
     Roofs,
@@ -25,6 +28,7 @@ from tirbench.model import (
     Run,
     Timed,
     TimerName,
+    Workload,
     Wrong,
 )
 from tirbench.plan import Ask, plan, rows_of
@@ -66,20 +70,28 @@ def read(asked: Selection) -> Reading:
     Raises:
         UsageError: a file, glob, list or keyword names nothing, or files of two projects are mixed.
     """
-    expanded, problems = [], []
-    files = selection.paths(asked)
+    files = {path.absolute(): globs for path, globs in selection.paths(asked).items()}
     roots = {find_root(path) for path in files}
     if len(roots) != 1:
         raise UsageError("name at least one workload, and workloads of one project only")
-    for path, globs in files.items():
-        try:
-            workload = load(path)
-            expanded.append((workload, expand(workload), globs))
-        except InputError as error:
-            problems += error.diagnostics
-    return Reading(
-        chosen=selection.choose(expanded, asked), problems=tuple(problems), root=roots.pop()
-    )
+    root = roots.pop()
+    workloads, found = load_all(files, root)
+    problems = list(found)
+    expanded = [
+        (workload, cases, files[root / workload.source.path])
+        for workload in workloads
+        if (cases := _cases(workload, problems)) is not None
+    ]
+    return Reading(chosen=selection.choose(expanded, asked), problems=tuple(problems), root=root)
+
+
+def _cases(workload: Workload, problems: list[Diagnostic]) -> tuple[Case, ...] | None:
+    """The cases of a workload; `None` where it does not expand, with what is wrong noted."""
+    try:
+        return expand(workload)
+    except InputError as error:
+        problems.extend(error.diagnostics)  # type: ignore[arg-type]
+        return None
 
 
 def compile_(reading: Reading, out: Path) -> list[Path]:
@@ -99,7 +111,11 @@ def _render(chosen: Chosen) -> Harness:
 
 
 def run(
-    reading: Reading, options: Options, tree: store.Tree, watch: Callable[[Event], None]
+    reading: Reading,
+    options: Options,
+    tree: store.Tree,
+    watch: Callable[[Event], None],
+    say: Callable[[str], None],
 ) -> store.KeptRun:
     """Render → execute → store: every row of the chosen cases is answered and kept as it comes.
 
@@ -108,6 +124,7 @@ def run(
         options: on which device, how.
         tree: what git said before anything was measured.
         watch: is shown every event as it happens.
+        say: takes a sentence when another run holds the device.
     """
     from tirbench.execute import describe
 
@@ -126,8 +143,8 @@ def run(
             for chosen in reading.chosen
             for harness in [_render(chosen)]
         ]
-        finish = Finisher(reading.chosen, options, reading.root)
-        for event in _execute(harnesses, options, kept, finish):
+        finish = Finisher(reading.chosen, options, reading.root, machine)
+        for event in _execute(harnesses, options, kept, finish, say):
             watch(event)
     return store.read_run(reading.root, kept.id)
 
@@ -142,6 +159,7 @@ def _execute(
     options: Options,
     kept: store.RunWriter,
     finish: Finisher,
+    say: Callable[[str], None],
 ) -> Iterator[Event]:
     """Run what can be run and keep every outcome before it is shown."""
     from tirbench.execute import Workers, execute
@@ -164,10 +182,12 @@ def _execute(
     if not jobs:
         return
     with closing(Workers(kept.log_folder)) as workers:
+        workers.warm(options.device)
         if options.time and options.device == "cuda":
-            finish.roofs = measured_roofs(jobs, kept, workers, finish)
-            kept.roofs(finish.roofs)
-        with closing(execute(jobs, log_dir=kept.log_folder, workers=workers)) as events:
+            measure_device(jobs, kept, workers, finish)
+        with closing(
+            execute(jobs, log_dir=kept.log_folder, workers=workers, on_wait=say)
+        ) as events:
             for event in events:
                 if isinstance(event, RowDone):
                     event = RowDone(outcome=finish(event.outcome))  # noqa: PLW2901 - finished here
@@ -193,8 +213,11 @@ def _keep_samples(event: Reported, kept: store.RunWriter) -> None:
 class Finisher:
     """Adds to an outcome what a worker does not know: digests of meaning, rates, plausibility."""
 
-    def __init__(self, chosen: Iterable[Chosen], options: Options, root: Path) -> None:
+    def __init__(
+        self, chosen: Iterable[Chosen], options: Options, root: Path, machine: Machine
+    ) -> None:
         """Look the cases up once."""
+        self.machine = machine
         self.cases = {case.key: case for item in chosen for case in item.cases}
         self.options = options
         self.read_file = digest.reader(root)
@@ -205,6 +228,8 @@ class Finisher:
         """The outcome as it is kept."""
         from tirbench.rates import rated
 
+        if isinstance(outcome, Failed) and not outcome.place:
+            outcome = replace(outcome, place=self.place(outcome.row))
         outcome = rated(outcome, self.roofs, self.l2_bytes)
         if not isinstance(outcome, Timed):
             return outcome
@@ -218,13 +243,24 @@ class Finisher:
             source=digest.source(case, outcome.row.implementation, self.read_file),
         )
 
+    def place(self, row: Row) -> str:
+        """The line of the TOML that asks for a row: what crashed or hung could not say it itself."""
+        case = self.cases.get(f"{row.workload}/{row.case}")
+        if case is None:
+            return ""
+        path = next(
+            (item.path for item in case.implementations if item.name == row.implementation), ()
+        )
+        line = locate(case.workload.source.text, path).line
+        return f"{case.workload.source.path}:{line}"
 
-def measured_roofs(
+
+def measure_device(
     jobs: Sequence[Job], kept: store.RunWriter, workers: Workers, finish: Finisher
-) -> Roofs:
-    """Copy bandwidth and matrix product rates of the device, measured in this run.
+) -> None:
+    """Measure the ceilings of the device in this run, and ask it what only it can tell.
 
-    Only the dtypes that a chosen case is compared to are measured.
+    Copy bandwidth is always measured; of matrix products only the dtypes that a chosen case is compared to.
     """
     from tirbench.execute import execute
     from tirbench.execute.events import Reported
@@ -234,21 +270,20 @@ def measured_roofs(
         Row(workload="roofs", case="device", implementation=name, role="reference")
         for name in (COPY, *dtypes)
     )
-    job = Job(
-        workload="roofs",
-        harness=str(
-            Path(__file__).parent / "harness" / "roofs.py"
-        ),  # named, not imported: it needs torch
-        plan=jobs[0].plan,
-        cases=(CaseJob(case="device", rows=rows),),
-    )
-    found = Roofs()
+    program = Path(__file__).parent / "harness" / "roofs.py"  # named, not imported: it needs torch
+    cases = (CaseJob(case="device", rows=rows),)
+    job = Job(workload="roofs", harness=str(program), plan=jobs[0].plan, cases=cases)
     with closing(execute([job], log_dir=kept.log_folder, workers=workers)) as events:
         for event in events:
             if isinstance(event, Reported) and event.data.get("event") == "roofs":
-                tflops = tuple(sorted(event.data["tflops"].items()))
-                found = Roofs(copy_gbytes_per_s=event.data["copy"], tflops=tflops)
-    return found
+                data = event.data
+                finish.roofs = Roofs(
+                    copy_gbytes_per_s=data["copy"], tflops=tuple(sorted(data["tflops"].items()))
+                )
+                finish.l2_bytes = int(data["device"]["l2_bytes"])
+                kept.roofs(finish.roofs)
+                facts = {**dict(finish.machine.facts), **data["device"]}
+                kept.machine(replace(finish.machine, facts=tuple(sorted(facts.items()))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +299,7 @@ class PinOptions:
 def pin(
     reading: Reading,
     run_: Run,
+    tree: store.Tree,
     asked: PinOptions,
     measure_again: Callable[[tuple[Row, ...]], Sequence[Outcome]],
 ) -> tuple[store.Pinned, ...]:
@@ -272,6 +308,7 @@ def pin(
     Args:
         reading: the workloads as they are now; a partial run never deletes a row.
         run_: what was measured.
+        tree: what git said before it was.
         asked: what the user accepts, and why.
         measure_again: runs rows in fresh workers; called once a workload, where a number left its band.
     """
@@ -291,7 +328,7 @@ def pin(
             machine=run_.machine,
             known=frozenset(every),
             reference=workload.gate.reference,
-            uncommitted=asked.allow_dirty and bool(run_.dirty),
+            uncommitted=tree.commit is None or bool(tree.uncommitted_inputs),
             accept=tuple((key, asked.reason) for key in _accepted(asked.accept, workload.name)),
         )
         baseline = store.read_baseline(reading.root, path)

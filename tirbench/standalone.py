@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tirbench import codec
 from tirbench.model import CaseJob, Outcome, Plan, Row
@@ -24,7 +24,8 @@ def main(program: Program, arguments: Sequence[str] | None = None) -> None:
     import torch
 
     options = _parser(program).parse_args(arguments)
-    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    there: Literal["cuda", "cpu"] = "cuda" if torch.cuda.is_available() else "cpu"
+    device: Literal["cuda", "cpu"] = options.device or there
     chosen = [
         name
         for name in program.cases

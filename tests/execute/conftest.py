@@ -11,7 +11,7 @@ import pytest
 
 from tirbench.execute.deadlines import Deadlines
 from tirbench.execute.events import CaseDone, Event, Reported, RowDone, WorkerReplaced
-from tirbench.execute.execute import Surroundings, execute_in
+from tirbench.execute.jobs import Surroundings, execute_in
 from tirbench.execute.pool import Workers
 from tirbench.model import CaseJob, Failed, Job, Outcome, Plan, Row, Verified
 

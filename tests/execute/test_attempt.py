@@ -15,7 +15,7 @@ from tirbench import codec
 from tirbench.errors import MeasurementError
 from tirbench.execute.attempt import Attempt, Limits
 from tirbench.execute.deadlines import Deadlines
-from tirbench.execute.execute import Surroundings, execute_in
+from tirbench.execute.jobs import Surroundings, execute_in
 from tirbench.execute.telemetry import NoWatch
 from tirbench.model import (
     CaseJob,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tirbench.execute import describe, has_cuda
-from tirbench.execute.execute import Surroundings, execute_in
+from tirbench.execute.jobs import Surroundings, execute_in
 from tirbench.execute.pool import Workers
 from tirbench.model import CaseJob, Job, Plan, Verified
 

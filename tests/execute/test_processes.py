@@ -16,7 +16,7 @@ import pytest
 
 from tirbench.execute import execute
 from tirbench.execute.events import RowDone
-from tirbench.execute.execute import execute_in
+from tirbench.execute.jobs import execute_in
 from tirbench.execute.lock import DeviceLock
 from tirbench.execute.processes import command_of
 from tirbench.model import Verified, Wrong
@@ -24,7 +24,7 @@ from tirbench.model import Verified, Wrong
 from .conftest import Ran, job_of
 
 if TYPE_CHECKING:
-    from tirbench.execute.execute import Surroundings
+    from tirbench.execute.jobs import Surroundings
     from tirbench.execute.pool import Workers
 
     from .conftest import Runner
@@ -270,7 +270,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from tests.execute.conftest import job_of
-from tirbench.execute.execute import Surroundings, execute_in
+from tirbench.execute.jobs import Surroundings, execute_in
 from tirbench.execute.lock import DeviceLock
 from tirbench.execute.pool import Workers
 

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
 
+from tirbench.execute.processes import scheduled_ns
 from tirbench.execute.telemetry import (
+    CpuWatch,
     GpuReader,
     NoWatch,
     Sample,
@@ -112,3 +115,30 @@ def test_the_watch_over_a_gpu_ends_its_use_of_nvml() -> None:
 
 def test_without_nvml_nothing_is_watched() -> None:
     assert isinstance(watch_device(CUDA_JOB, 1, Nvml(broken="no")), NoWatch)
+
+
+def test_a_worker_that_had_to_wait_for_a_cpu_says_so() -> None:
+    counted = [(1_000, 5_000), (1_800, 5_200), (1_800, 5_200)]
+    watch = CpuWatch(lambda: counted.pop(0))
+    watch.begin()
+    assert watch.notes() == ("waited 20% of its time for a CPU",)
+    assert watch.facts() == {"cpu_wait": 0.2}
+
+
+def test_a_worker_that_had_its_cpu_says_nothing() -> None:
+    counted = [(0, 0), (1_000_000, 1_000), (0, 0), (0, 0), (0, 0)]
+    watch = CpuWatch(lambda: counted.pop(0))
+    watch.begin()
+    assert watch.notes() == ()
+    watch.begin()
+    assert watch.notes() == ()  # the kernel does not tell
+    assert watch.facts() == {}
+
+
+def test_the_scheduler_counts_this_process() -> None:
+    end = time.process_time() + 0.02
+    while time.process_time() < end:
+        pass
+    ran_ns, waited_ns = scheduled_ns(os.getpid())
+    assert ran_ns > 0
+    assert waited_ns >= 0

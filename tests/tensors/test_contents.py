@@ -45,8 +45,10 @@ def fused_cache() -> tuple[list[Tensor], list[Computed]]:
     return specs, [Computed(("kv_value", "kv_scale"), quantised, lambda kv_full: (kv_full,))]
 
 
-def allocate(specs: list[Tensor], computed: list[Computed], **more: int) -> Tensors:
-    return Tensors.allocate(specs, computed, device="cpu", **{"seed": 0, "placement": 0, **more})
+def allocate(
+    specs: list[Tensor], computed: list[Computed], *, seed: int = 0, placement: int = 0
+) -> Tensors:
+    return Tensors.allocate(specs, computed, device="cpu", seed=seed, placement=placement)
 
 
 def test_a_function_fills_views_of_one_fused_buffer() -> None:

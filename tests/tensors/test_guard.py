@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tirbench import tensors as tb
 from tirbench.tensors import Computed, Tensor, TensorError, Tensors, checksum
-from tirbench.tensors.guard import GUARD_BYTES
+from tirbench.tensors.layout import GUARD_BYTES
 from tirbench.tensors.poison import poison
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -148,6 +148,7 @@ def test_an_input_that_cannot_be_computed_again_is_an_error() -> None:
         found.violations()
 
 
+@settings(deadline=None)  # the first call of a torch function is slow
 @given(st.integers(0, 59), st.integers(1, 255))
 def test_a_checksum_sees_every_single_change(where: int, change: int) -> None:
     tensor = torch.arange(60, dtype=torch.uint8)

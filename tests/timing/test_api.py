@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 
 import tirbench
 from tirbench.errors import TimerUnavailable
+from tirbench.timing.plan import Closure
 
 PAGE = {
     "warmup": None,
@@ -56,11 +58,11 @@ def test_timing_imports_neither_triton_nor_a_profiler() -> None:
 @pytest.mark.parametrize("timer", ["event", "proton", "cudagraph_proton", "kineto", None])
 def test_a_gpu_timer_without_a_gpu_is_refused_before_any_launch(timer: str | None) -> None:
     launched: list[int] = []
-    with pytest.raises(TimerUnavailable, match="no CUDA device.*timer='wall' times CPU work"):
+    with pytest.raises(TimerUnavailable, match=r"no CUDA device.*timer='wall' times CPU work"):
         tirbench.bench(
             {"f": lambda: launched.append(1)},
             timer=timer,  # type: ignore[arg-type]
-            references={"r": lambda: launched.append(2)},  # type: ignore[dict-item, func-returns-value]
+            references={"r": lambda: launched.append(2)},
         )
     assert not launched
 
@@ -97,3 +99,14 @@ def test_impls_is_the_mean_over_rounds_of_the_mean_of_each() -> None:
     for mean, samples in zip(rounds, result["samples"]["f"], strict=True):
         assert len(samples) == 7
         assert mean == pytest.approx(sum(samples) / 7)
+
+
+def test_what_a_builder_does_is_not_timed() -> None:
+    def build() -> Closure:
+        time.sleep(0.05)
+        return lambda: sum(range(100))
+
+    result = tirbench.bench(
+        {"f": lambda: None}, references={"r": build}, timer="wall", calls=5, cooldown_s=0
+    )
+    assert result["impls"]["r"] < 5_000

@@ -113,13 +113,13 @@ def test_a_capture_that_fails_is_called_so_with_its_cause(
         finally:
             raise RuntimeError("operation failed due to a previous error during capture")
 
-    def capture(body: Callable[[], object]) -> Any:
+    def capture(_body: Callable[[], object]) -> Any:
         with broken_end():
             raise RuntimeError("operation would make the legacy stream depend on a capture")
 
     monkeypatch.setattr(gpu, "capture", capture)
     with pytest.raises(
-        CaptureError, match="'f' cannot be captured.*legacy stream.*use timer='proton'"
+        CaptureError, match=r"'f' cannot be captured.*legacy stream.*use timer='proton'"
     ):
         fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton")
 

@@ -16,6 +16,7 @@ from tirbench.timing.distributed import (
     REPEAT_ITERATIONS,
     WARMUP_ITERATIONS,
     DistributedRun,
+    on_all_ranks,
 )
 from tirbench.timing.fake import FakeGpu, FakeKineto
 from tirbench.timing.references import Failures
@@ -58,7 +59,7 @@ class RankGpu:
         self.gpu = gpu
 
     @contextlib.contextmanager
-    def on_stream(self, stream: object) -> Iterator[None]:
+    def on_stream(self, _: object) -> Iterator[None]:
         yield
 
     def cold_start(self, flush_bytes: int, sleep_cycles: int) -> None:
@@ -136,7 +137,7 @@ def test_the_slowest_rank_of_every_sample_counts_and_ranks_are_kept_beside_it(
 def test_a_sample_is_the_median_over_iterations_and_the_mean_over_rounds(
     make_request: Callable[..., Request],
 ) -> None:
-    def make(rank: int, gpu: FakeGpu) -> dict[str, Any]:
+    def make(_: int, gpu: FakeGpu) -> dict[str, Any]:
         made: list[int] = []
 
         def launch() -> None:
@@ -154,7 +155,7 @@ def test_a_sample_is_the_median_over_iterations_and_the_mean_over_rounds(
 def test_prepare_flush_and_sleep_come_before_every_launch_and_are_not_timed(
     make_request: Callable[..., Request],
 ) -> None:
-    def make(rank: int, gpu: FakeGpu) -> dict[str, Any]:
+    def make(_: int, gpu: FakeGpu) -> dict[str, Any]:
         return {
             "funcs": {"f": gpu.kernel(10.0, "f")},
             "prepare": {"f": gpu.kernel(70.0, "reset")},
@@ -246,8 +247,7 @@ def test_a_reference_that_one_rank_cannot_build_is_measured_on_none(
     outcomes = run_ranks(make_request, make)
     if outcome == "wrong":
         assert isinstance(outcomes[1], TypeError)
-        first = outcomes[0]
-        assert isinstance(first, dict)
+        assert isinstance(outcomes[0], MeasurementError)
         return
     first_result, second_result = succeeded(outcomes)
     assert first_result["impls"] == second_result["impls"] == {"f": 10.0}
@@ -293,7 +293,7 @@ def test_a_max_reduce_that_answers_nonsense_is_an_error(
         rank=0,
         world_size=1,
         barrier=lambda: None,
-        max_reduce=lambda value: next(answers, float("nan")),
+        max_reduce=lambda _: next(answers, float("nan")),
         stream=Stream(gpu),
     )
     run = DistributedRun(
@@ -306,3 +306,21 @@ def test_a_max_reduce_that_answers_nonsense_is_an_error(
     )
     with pytest.raises(ImpossibleTime, match="max_reduce returned nan µs for 'f'"):
         run.measure()
+
+
+@pytest.mark.parametrize(("worst", "kind"), [(0.0, ValueError), (3.0, MeasurementError)])
+def test_an_action_of_all_ranks_fails_on_all_if_on_one(worst: float, kind: type[Exception]) -> None:
+    def action() -> int:
+        if kind is ValueError:
+            raise ValueError("no such device")
+        return 1
+
+    context = DistributedBenchContext(
+        rank=0,
+        world_size=2,
+        barrier=lambda: None,
+        max_reduce=lambda value: max(value, worst),
+        stream=None,
+    )
+    with pytest.raises(kind):
+        on_all_ranks(context, "opening the device", action)

@@ -11,7 +11,7 @@ import pytest
 
 from tirbench.errors import CaptureError, ImpossibleTime, TimerError
 from tirbench.timing.fake import FakeGpu
-from tirbench.timing.plan import Block, Call, Plan
+from tirbench.timing.plan import Block, Call, Plan, Rest
 from tirbench.timing.timers.event import EventTimer
 
 FakeBench: TypeAlias = Callable[..., dict[str, Any]]
@@ -109,7 +109,7 @@ def test_more_impossible_samples_than_one_in_twenty_are_an_error(
 def test_work_on_a_stream_that_is_not_joined_is_refused(
     gpu: FakeGpu, fake_bench: FakeBench
 ) -> None:
-    with pytest.raises(TimerError, match="'f' still works for 250 µs.*another stream"):
+    with pytest.raises(TimerError, match=r"'f' still works for 250 µs.*another stream"):
         fake_bench({"f": gpu.kernel(250.0, stream=3)}, timer="event")
 
 
@@ -137,17 +137,13 @@ def test_set_up_in_the_first_call_is_not_timed(gpu: FakeGpu, fake_bench: FakeBen
 
 
 def test_a_rest_drains_the_device_before_it_idles(gpu: FakeGpu) -> None:
-    from tirbench.timing.plan import Rest
-
     timer = EventTimer(device=gpu, sleep=gpu.sleep, clock_ns=gpu.clock_ns)
     block = Block(call=Call(name="f", launch=gpu.kernel(5.0, "f")), kept=1)
     timer.measure(Plan(timed=(block, Rest(seconds=0.02), block)))
     assert gpu.log == ["f", "drain", "rest", "f", "drain"]
 
 
-def test_a_failing_kernel_of_ours_raises_its_own_exception(
-    gpu: FakeGpu, fake_bench: FakeBench
-) -> None:
+def test_a_failing_kernel_of_ours_raises_its_own_exception(fake_bench: FakeBench) -> None:
     class LaunchError(Exception):
         pass
 

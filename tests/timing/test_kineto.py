@@ -82,7 +82,7 @@ def test_lost_events_are_measured_once_more(gpu: FakeGpu, fake_bench: FakeBench)
 
 
 def test_events_that_stay_lost_are_an_error(gpu: FakeGpu, fake_bench: FakeBench) -> None:
-    with pytest.raises(AttributionError, match="recorded 8 of 10 launches.*'f'"):
+    with pytest.raises(AttributionError, match=r"recorded 8 of 10 launches.*'f'"):
         fake_bench(
             {"f": gpu.kernel(5.0, "f")},
             timer="kineto",
@@ -92,7 +92,7 @@ def test_events_that_stay_lost_are_an_error(gpu: FakeGpu, fake_bench: FakeBench)
 
 
 def test_an_empty_trace_is_a_dead_profiler(gpu: FakeGpu, fake_bench: FakeBench) -> None:
-    with pytest.raises(AttributionError, match="0 of 10 launches.*profiler is dead"):
+    with pytest.raises(AttributionError, match=r"0 of 10 launches.*profiler is dead"):
         fake_bench(
             {"f": gpu.kernel(5.0)},
             timer="kineto",

@@ -14,7 +14,9 @@ import pytest
 from tirbench.errors import AttributionError, ImpossibleTime, TimerUnavailable
 from tirbench.timing import profilers
 from tirbench.timing.fake import FakeGpu, FakeProton
+from tirbench.timing.plan import CallFailed, Record
 from tirbench.timing.proton import ScopeNames, TritonProton, attribute
+from tirbench.timing.samples import Samples
 
 FakeBench: TypeAlias = Callable[..., dict[str, Any]]
 
@@ -51,7 +53,7 @@ def test_the_session_opens_after_the_warmup_and_once_for_all_calls(
     fake_bench({"f": gpu.kernel(35.0, "f")}, warmup=0.2, repeat=0.3)
     start, finish = gpu.log.index("proton start"), gpu.log.index("proton finish")
     assert gpu.log[start - 3 : start] == ["f", "f", "drain"]
-    assert gpu.log[start + 1 : finish] == ["flush", "f"] * 3 + ["drain"]
+    assert gpu.log[start + 1 : finish] == ["fill_one", *["flush", "f"] * 3, "drain"]
     assert gpu.log.count("proton start") == 1
 
 
@@ -76,7 +78,7 @@ def test_fewer_records_than_launches_are_an_error(gpu: FakeGpu, fake_bench: Fake
             gpu, lose=lambda done: done.work.name == "f" and done.start_ns < lost + 140_000
         )
 
-    with pytest.raises(AttributionError, match="'f': .* to 8 of 10 launches. Records were lost"):
+    with pytest.raises(AttributionError, match=r"'f': .* to 8 of 10 launches. Records were lost"):
         fake_bench({"f": gpu.kernel(5.0, "f")}, calls=10, session=lossy)
 
 
@@ -88,7 +90,7 @@ def test_a_kernel_without_length_is_no_record(gpu: FakeGpu, fake_bench: FakeBenc
 def test_an_implementation_of_copies_alone_is_told_which_timer_sees_them(
     gpu: FakeGpu, fake_bench: FakeBench
 ) -> None:
-    with pytest.raises(AttributionError, match="'flush'.*launches none.*use timer='kineto'"):
+    with pytest.raises(AttributionError, match=r"'flush'.*launches none.*use timer='kineto'"):
         fake_bench({"f": gpu.kernel(5.0, "DtoD", kind="memcpy")}, calls=10)
 
 
@@ -101,7 +103,7 @@ def test_a_profiler_that_saw_not_even_the_flush_is_called_dead(
         return FakeProton(gpu, lose=lambda _: True)
 
     with pytest.raises(
-        AttributionError, match="profiler is dead. Kineto has been used.*another process"
+        AttributionError, match=r"profiler is dead. Kineto has been used.*another process"
     ):
         fake_bench({"f": gpu.kernel(5.0)}, calls=10, session=dead)
 
@@ -205,7 +207,7 @@ class Proton36(ModuleType):
         self.path = Path(f"{name}.hatchet")
         return self.session
 
-    def deactivate(self, session: int | None = None) -> None:
+    def deactivate(self, _: int | None = None) -> None:
         self.calls.append("deactivate")
 
     def finalize(self, session: int | None = None) -> None:
@@ -221,7 +223,7 @@ class Proton37(Proton36):
         super().__init__()
         self.data = SimpleNamespace(get=lambda _: [node("from memory")])
 
-    def deactivate(self, session: int | None = None, flushing: bool = False) -> None:
+    def deactivate(self, _: int | None = None, flushing: bool = False) -> None:
         assert flushing
         self.calls.append("deactivate")
 
@@ -263,7 +265,7 @@ def test_a_second_subscriber_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     error = RuntimeError("[PROTON] Failed to execute cuptiSubscribe with error 39")
     install(monkeypatch, Proton36(error=error))
     with pytest.raises(
-        TimerUnavailable, match="error 39.*Kineto has been used.*measure in another process"
+        TimerUnavailable, match=r"error 39.*Kineto has been used.*measure in another process"
     ) as raised:
         TritonProton()
     assert raised.value.__cause__ is error
@@ -282,12 +284,7 @@ def test_a_machine_without_triton_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         TritonProton()
 
 
-def test_an_impossible_record_of_a_profiler_is_not_forgiven(
-    gpu: FakeGpu, fake_bench: FakeBench
-) -> None:
-    from tirbench.timing.plan import CallFailed, Record
-    from tirbench.timing.samples import Samples
-
+def test_an_impossible_record_of_a_profiler_is_not_forgiven() -> None:
     records = [Record(name="f", time_us=5.0)] * 99 + [Record(name="f", time_us=float("nan"))]
     with pytest.raises(CallFailed) as raised:
         Samples().add_round("f", "proton", records)

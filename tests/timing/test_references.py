@@ -178,7 +178,9 @@ def test_a_timer_that_cannot_run_is_not_a_reference_s_fault(
         raise TimerUnavailable("CUPTI is taken")
 
     with pytest.raises(TimerUnavailable, match="CUPTI is taken"):
-        fake_bench({"f": gpu.kernel(5.0)}, references={"r": lambda: gpu.kernel(5.0)}, session=refuse)
+        fake_bench(
+            {"f": gpu.kernel(5.0)}, references={"r": lambda: gpu.kernel(5.0)}, session=refuse
+        )
 
 
 def test_numbers_measured_before_a_reference_broke_the_context_are_kept(
@@ -207,7 +209,7 @@ def test_a_context_broken_before_our_kernel_was_measured_is_blamed_on_the_refere
     def alive() -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    with pytest.raises(MeasurementError, match="reference 'bad' broke the device's context.*'f'"):
+    with pytest.raises(MeasurementError, match=r"reference 'bad' broke the device's context.*'f'"):
         fake_bench(
             {"f": gpu.kernel(5.0)},
             references={"bad": failing_after(gpu, 0)},

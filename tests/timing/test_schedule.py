@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tirbench.model import Regime
 from tirbench.timing import budgets, schedule
 from tirbench.timing.fake import FakeGpu
 from tirbench.timing.plan import Block, Call, Pilot, Plan, Rest
@@ -90,8 +91,9 @@ def test_a_burst_never_outlasts_its_work(works_us: list[float]) -> None:
 
 
 def test_no_regime_and_the_sustained_one_never_rest() -> None:
-    for regime in (None, "sustained"):
-        pacer = Pacer(regime=regime)  # type: ignore[arg-type]
+    regimes: tuple[Regime | None, ...] = (None, "sustained")
+    for regime in regimes:
+        pacer = Pacer(regime=regime)
         assert not any(pacer.spend(10_000.0) for _ in range(100))
 
 
@@ -222,11 +224,9 @@ def test_the_sustained_regime_works_before_its_first_timed_call(
         assert not gpu.sleeps_s
 
 
-@pytest.mark.parametrize(
-    ("l2", "flushed", "flush_bytes"), [("cold-dirty", True, 256 << 20), ("warm", False, 256 << 20)]
-)
+@pytest.mark.parametrize(("l2", "flushed"), [("cold-dirty", True), ("warm", False)])
 def test_the_l2_policy_is_recorded_and_never_implied(
-    gpu: FakeGpu, fake_bench: FakeBench, l2: str, flushed: bool, flush_bytes: int
+    gpu: FakeGpu, fake_bench: FakeBench, l2: str, flushed: bool
 ) -> None:
     result = fake_bench({"f": gpu.kernel(5.0)}, timer="event", calls=2, l2=l2)
     assert result["benchmark_protocol"]["l2"] == l2

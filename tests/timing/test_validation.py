@@ -19,7 +19,7 @@ class Stream:
 
 
 def context(**changes: Any) -> DistributedBenchContext:
-    fields = {
+    fields: dict[str, Any] = {
         "rank": 0,
         "world_size": 2,
         "barrier": lambda: None,

@@ -25,7 +25,7 @@ from tirbench.model import BoundImplementation, Case
 from tirbench.values import TensorRef
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-POINTERS = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16"}
+POINTERS = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16", "int64": "*i64"}
 
 
 def main() -> None:

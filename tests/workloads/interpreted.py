@@ -33,6 +33,8 @@ def main() -> None:
         softmax,
         layernorm,
         silu_and_mul,
+        rope,
+        cross_entropy,
         matmul,
         attention,
     )
@@ -156,6 +158,39 @@ def silu_and_mul() -> Iterator[tuple[str, Launch]]:
 
         want = module.silu_and_mul_torch(x.double())
         yield f"silu_and_mul {rows}x{width}", (launch, {"y": y}, {"y": want})
+
+
+def rope() -> Iterator[tuple[str, Launch]]:
+    """Both tensors change in place, so the oracle runs first; the heads fill no block."""
+    module = load("rope")
+    table = module.make_cos_sin(64, 32, 1e4)
+    for tokens, heads, kv_heads in ((3, 4, 4), (5, 6, 3)):
+        q, k = half(tokens, heads, 32), half(tokens, kv_heads, 32)
+        positions = torch.randint(64, (tokens,))
+        new_q, new_k = module.rope_torch(q.double(), k.double(), positions, table.double())
+
+        def launch(q: Any = q, k: Any = k, positions: Any = positions) -> None:
+            module.rope_kernel[(q.shape[0],)](
+                q, k, positions, table, q.shape[1], k.shape[1], HEADS=8, KV_HEADS=4, DIM=32
+            )
+
+        label = f"rope {tokens}x{heads}+{kv_heads}"
+        yield label, (launch, {"q": q, "k": k}, {"q": new_q, "k": new_k})
+
+
+def cross_entropy() -> Iterator[tuple[str, Launch]]:
+    """Also with logits so large that exp without the maximum would overflow."""
+    module = load("cross_entropy")
+    for rows, vocab, mean in ((2, 256, 0.0), (3, 300, 0.0), (2, 100, 1000.0)):
+        logits, target = half(rows, vocab, mean=mean), torch.randint(vocab, (rows,))
+        loss = blank(rows, dtype=torch.float32)
+
+        def launch(logits: Any = logits, target: Any = target, loss: Any = loss) -> None:
+            grid = (logits.shape[0],)
+            module.cross_entropy_kernel[grid](logits, target, loss, logits.shape[1], BLOCK=128)
+
+        want = module.cross_entropy_torch(logits.double(), target)
+        yield f"cross_entropy {rows}x{vocab} {mean}", (launch, {"loss": loss}, {"loss": want})
 
 
 def matmul() -> Iterator[tuple[str, Launch]]:

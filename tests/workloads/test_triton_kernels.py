@@ -20,6 +20,8 @@ KERNELS = (
     "softmax_online",
     "layernorm",
     "silu_and_mul",
+    "rope",
+    "cross_entropy",
     "matmul",
     "matmul_tma",
     "attention",

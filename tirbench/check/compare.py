@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, isnan
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -11,11 +11,13 @@ import torch
 from tirbench.check import patterns
 from tirbench.check.measure import (
     EXACT,
-    Distance,
+    Elements,
+    Norms,
     Scale,
     Tolerance,
-    distance,
+    elements,
     kept,
+    norms,
     rounding,
     scale,
     wide,
@@ -86,16 +88,14 @@ def compare(
     chosen = chosen_region(rule, region_tensor, got.shape, got.device)
     wanted = _checked_scale(want, rule, chosen)
     tolerance, limit = _tolerance(rule, got.dtype, wanted)
-    apart = distance(got, want, tolerance, chosen)
-    findings = list(_findings(got, want, rule, apart, limit))
-    if rule.exact:
-        strict = distance(got, want, EXACT, chosen)
-        findings.insert(0, _elements(got, want, strict, "nothing", None))
-    if rule.not_worse_than is not None:
-        findings.append(_against(reference, want, rule, apart, got.dtype, chosen))
+    findings = list(_elementwise(got, want, rule, chosen, tolerance, limit))
+    whole = norms(got, want, chosen) if _asks_for_norms(rule) else None
+    if whole is not None:
+        findings += _as_a_whole(rule, whole)
+        findings += _against(reference, want, rule, whole, got.dtype, chosen)
     pattern = None
-    if any(one.share > 1 for one in findings):
-        pattern = patterns.telling(got, want, initial, chosen, apart)
+    if any(not one.share <= 1 for one in findings):
+        pattern = patterns.telling(got, want, initial, chosen, whole or norms(got, want, chosen))
     if initial is not None and chosen is not None:
         findings.append(_outside(got, initial, rule, chosen))
     return _judged(rule, findings, pattern)
@@ -157,45 +157,62 @@ def _tolerance(rule: Rule, dtype: torch.dtype, wanted: Scale) -> tuple[Tolerance
     return Tolerance(rtol=rtol, floor=rtol * wanted.rms), text
 
 
-def _findings(
-    got: torch.Tensor, want: torch.Tensor, rule: Rule, apart: Distance, limit: str
+def _elementwise(
+    got: torch.Tensor,
+    want: torch.Tensor,
+    rule: Rule,
+    chosen: Region | None,
+    tolerance: Tolerance,
+    limit: str,
 ) -> Iterator[_Finding]:
-    """The conditions on the elements and on the whole."""
+    """The conditions on each element."""
+    if rule.exact:
+        yield _elements(got, want, elements(got, want, EXACT, chosen), "nothing", None)
     if rule.elementwise:
-        yield _elements(got, want, apart, limit, rule.matched)
+        found = elements(got, want, tolerance, chosen)
+        yield _elements(got, want, found, limit, rule.matched)
+
+
+def _asks_for_norms(rule: Rule) -> bool:
+    """Whether the rule has a condition on the output as a whole."""
+    return any(one is not None for one in (rule.relative_l2, rule.cosine, rule.not_worse_than))
+
+
+def _as_a_whole(rule: Rule, whole: Norms) -> Iterator[_Finding]:
+    """The conditions on the output as a whole."""
     if rule.relative_l2 is not None:
-        error = apart.relative_l2
+        error = whole.relative_l2
         yield _Finding(
             share=_ratio(error, rule.relative_l2),
             text=f"relative L2 error {error:.3g}, allowed {rule.relative_l2:g}",
         )
     if rule.cosine is not None:
         yield _Finding(
-            share=_ratio(1 - apart.cosine, 1 - rule.cosine),
-            text=f"cosine {apart.cosine:.6g}, wanted at least {rule.cosine:g}",
+            share=_ratio(1 - whole.cosine, 1 - rule.cosine),
+            text=f"cosine {whole.cosine:.6g}, wanted at least {rule.cosine:g}",
         )
 
 
 def _elements(
-    got: torch.Tensor, want: torch.Tensor, apart: Distance, limit: str, matched: float | None
+    got: torch.Tensor, want: torch.Tensor, found: Elements, limit: str, matched: float | None
 ) -> _Finding:
     """The condition on each element, or on the share of them that meets it."""
-    share = apart.worst
+    share = found.worst
     if matched is not None and matched < 1:
-        allowed = int((1 - matched) * apart.count + 1e-9)  # 0.1 of 10 is 1 whatever 1 - 0.9 is
-        share = _ratio(apart.wrong, allowed)
-    if not apart.wrong:
+        allowed = int((1 - matched) * found.count + 1e-9)  # 0.1 of 10 is 1 whatever 1 - 0.9 is
+        share = _ratio(found.wrong, allowed)
+    if not found.wrong:
         used = f", at most {share:.2g} of it used" if limit != "nothing" else ""
-        text = f"{apart.count} elements {'right' if not used else 'within ' + limit}{used}"
+        text = f"{found.count} elements {'right' if not used else 'within ' + limit}{used}"
         return _Finding(share=share, text=text)
-    at = place(apart.worst_at, got.shape)
+    at = place(found.worst_at, got.shape)
     verb = "differ" if limit == "nothing" else f"off by more than {limit}"
-    times = "" if apart.worst == inf else f" ({apart.worst:.3g} × the limit)"
+    times = "" if found.worst == inf else f" ({found.worst:.3g} × the limit)"
     excused = "" if matched is None else f" (a share of {1 - matched:.3g} may)"
-    which = "first" if apart.worst == inf else "worst"
+    which = "first" if found.worst == inf else "worst"
     return _Finding(
         share=share,
-        text=f"{apart.wrong} of {apart.count} elements {verb}{excused}; {which} at {at}: "
+        text=f"{found.wrong} of {found.count} elements {verb}{excused}; {which} at {at}: "
         f"got {number(got[tuple(at)])}, want {number(want[tuple(at)])}{times}",
     )
 
@@ -204,21 +221,24 @@ def _against(
     reference: torch.Tensor | None,
     want: torch.Tensor,
     rule: Rule,
-    apart: Distance,
+    whole: Norms,
     dtype: torch.dtype,
     chosen: Region | None,
-) -> _Finding:
+) -> Iterator[_Finding]:
     """The condition that the error is not larger than that of a reference.
 
     The error of the perfectly rounded result is always allowed: a reference may be right by chance.
     """
+    if rule.not_worse_than is None:
+        return
     if reference is None:
-        return _Finding(share=0.0, text=f"{rule.not_worse_than} is not here to compare with")
-    theirs = distance(reference, want, EXACT, chosen).relative_l2
+        yield _Finding(share=0.0, text=f"{rule.not_worse_than} is not here to compare with")
+        return
+    theirs = norms(reference, want, chosen).relative_l2
     allowed = max(theirs * NOT_WORSE_SLACK, rounding(want, dtype, chosen))
-    return _Finding(
-        share=_ratio(apart.relative_l2, allowed),
-        text=f"relative L2 error {apart.relative_l2:.3g}, that of {rule.not_worse_than} {theirs:.3g}",
+    yield _Finding(
+        share=_ratio(whole.relative_l2, allowed),
+        text=f"relative L2 error {whole.relative_l2:.3g}, that of {rule.not_worse_than} {theirs:.3g}",
     )
 
 
@@ -254,7 +274,9 @@ def _judged(rule: Rule, findings: list[_Finding], pattern: str | None) -> Compar
 
 
 def _ratio(found: float, allowed: float) -> float:
-    """How much of what is allowed was used; nothing found uses nothing."""
+    """How much of what is allowed was used; nothing found uses nothing, NaN more than there is."""
+    if isnan(found):
+        return inf
     if found <= 0:
         return 0.0
     return found / allowed if allowed > 0 else inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import hypot, inf, sqrt
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -21,11 +21,11 @@ CHUNK_GPU: Final = 1 << 21  # a dozen float64 temporaries of them take 200 MB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """What the wanted values are like: over the compared elements, sums over the finite ones."""
+    """What the wanted values are like; `norm` is the L2 norm of the finite ones among those compared."""
 
     count: int
     nonzero: int
-    squares: float
+    norm: float
     not_finite: int
     first_not_finite: int
 
@@ -33,7 +33,7 @@ class Scale:
     def rms(self) -> float:
         """Root of the mean square of the finite elements."""
         finite = self.count - self.not_finite
-        return sqrt(self.squares / finite) if finite else 0.0
+        return self.norm / sqrt(finite) if finite else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,24 +48,33 @@ EXACT: Final = Tolerance(rtol=0.0, floor=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distance:
-    """How far `got` is from `want` over the compared elements.
+class Elements:
+    """How the compared elements stand to a tolerance.
 
     Args:
         count: compared elements.
         wrong: those outside the tolerance.
         worst: largest error as a share of its limit; `inf` where nothing is tolerated.
         worst_at: row-major number of the first element with that share.
-        errors: sum of the squared errors, `inf` if NaN or infinities do not match.
-        got: sum of the squares of `got`.
-        want: sum of the squares of `want`.
-        product: sum of the products of both.
     """
 
     count: int
     wrong: int
     worst: float
     worst_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Norms:
+    """How far `got` as a whole is from `want`, over the compared elements.
+
+    Args:
+        errors: ||got - want||, `inf` if NaN or infinities do not match.
+        got: ||got||.
+        want: ||want||.
+        product: sum of the products of both.
+    """
+
     errors: float
     got: float
     want: float
@@ -76,7 +85,7 @@ class Distance:
         """||got - want|| / ||want||; 0 for equal tensors, also if both are 0."""
         if self.errors == 0:
             return 0.0
-        return sqrt(self.errors / self.want) if self.want else inf
+        return self.errors / self.want if self.want else inf
 
     @property
     def cosine(self) -> float:
@@ -85,68 +94,72 @@ class Distance:
             return 0.0
         if self.got == self.want == 0:
             return 1.0
-        return self.product / sqrt(self.got * self.want) if self.got and self.want else 0.0
+        return self.product / self.got / self.want if self.got and self.want else 0.0
 
 
 def scale(want: torch.Tensor, region: Region | None) -> Scale:
     """What the compared elements of `want` are like."""
     count = nonzero = not_finite = 0
-    first, squares = -1, 0.0
+    first, norm = -1, 0.0
     for piece, keep in kept(want, region):
-        exact = wide(want[piece.at], want.device)
-        bad = ~exact.isfinite() & keep
-        fine = torch.where(keep & ~bad, exact, 0).double()
-        sums = [keep.sum(), ((exact != 0) & keep).sum(), bad.sum(), bad.reshape(-1).int().argmax()]
-        numbers = torch.stack([*(one.double() for one in sums), fine.square().sum()]).tolist()
-        if numbers[2] and first < 0:
-            first = piece.start + int(numbers[3])
-        count, nonzero = count + int(numbers[0]), nonzero + int(numbers[1])
-        not_finite, squares = not_finite + int(numbers[2]), squares + numbers[4]
+        w = wide(want[piece.at], want.device)
+        bad = ~w.isfinite() & keep
+        sums = [keep.sum(), ((w != 0) & keep).sum(), bad.sum(), bad.reshape(-1).int().argmax()]
+        numbers = [*(one.double() for one in sums), _norm(torch.where(keep & ~bad, w, 0))]
+        found = torch.stack(numbers).tolist()
+        if found[2] and first < 0:
+            first = piece.start + int(found[3])
+        count, nonzero = count + int(found[0]), nonzero + int(found[1])
+        not_finite, norm = not_finite + int(found[2]), hypot(norm, found[4])
     return Scale(
-        count=count, nonzero=nonzero, squares=squares, not_finite=not_finite, first_not_finite=first
+        count=count, nonzero=nonzero, norm=norm, not_finite=not_finite, first_not_finite=first
     )
 
 
-def distance(
+def elements(
     got: torch.Tensor, want: torch.Tensor, tolerance: Tolerance, region: Region | None
-) -> Distance:
-    """How far `got` is from `want`, which has the same shape and may have another dtype."""
+) -> Elements:
+    """How the elements of `got` stand to a tolerance around `want`, which may have another dtype."""
     count = wrong = worst_at = 0
-    worst, sums = -1.0, [0.0] * 4
+    worst = -1.0
     for piece, keep in kept(got, region):
-        share, squares = _errors(got, want, piece, keep, tolerance)
+        g, w = wide(got[piece.at], got.device), wide(want[piece.at], got.device)
+        share = _shares(g, w, keep, tolerance, got.dtype).reshape(-1)
         at = share.argmax()
-        numbers = torch.stack(
-            [keep.sum().double(), (share > 1).sum().double(), share[at], at.double(), *squares]
+        found = torch.stack(
+            [keep.sum().double(), (share > 1).sum().double(), share[at], at.double()]
         ).tolist()
-        count, wrong = count + int(numbers[0]), wrong + int(numbers[1])
-        if numbers[2] > worst:
-            worst, worst_at = numbers[2], piece.start + int(numbers[3])
-        sums = [one + more for one, more in zip(sums, numbers[4:], strict=True)]
-    return Distance(
-        count=count,
-        wrong=wrong,
-        worst=max(worst, 0.0),
-        worst_at=worst_at,
-        errors=sums[0],
-        got=sums[1],
-        want=sums[2],
-        product=sums[3],
-    )
+        count, wrong = count + int(found[0]), wrong + int(found[1])
+        if found[2] > worst:
+            worst, worst_at = found[2], piece.start + int(found[3])
+    return Elements(count=count, wrong=wrong, worst=max(worst, 0.0), worst_at=worst_at)
+
+
+def norms(got: torch.Tensor, want: torch.Tensor, region: Region | None) -> Norms:
+    """How far `got` as a whole is from `want`, which may have another dtype."""
+    sizes, product = [0.0] * 3, 0.0
+    for piece, keep in kept(got, region):
+        g, w = (wide(one[piece.at], got.device).double() for one in (got, want))
+        same = (g == w) | (g.isnan() & w.isnan())
+        fine = keep & g.isfinite() & w.isfinite()
+        g, w = torch.where(fine, g, 0), torch.where(fine, w, 0)
+        errors = torch.where((keep & ~fine & ~same).any(), inf, _norm(g - w))
+        found = torch.stack([errors, _norm(g), _norm(w), (g * w).sum()]).tolist()
+        sizes = [hypot(one, more) for one, more in zip(sizes, found[:3], strict=True)]
+        product += found[3]
+    return Norms(errors=sizes[0], got=sizes[1], want=sizes[2], product=product)
 
 
 def rounding(want: torch.Tensor, dtype: torch.dtype, region: Region | None) -> float:
     """Relative L2 error of `want` perfectly rounded to `dtype`: no output of it can be expected below."""
-    errors = squares = 0.0
+    errors = norm = 0.0
     for piece, keep in kept(want, region):
         w = wide(want[piece.at], want.device)
         fine = keep & w.isfinite()
-        error = torch.where(fine, rounded(w, dtype) - w, 0).square().sum()
-        more = torch.stack([error.double(), torch.where(fine, w, 0).double().square().sum()])
-        errors, squares = (
-            one + two for one, two in zip((errors, squares), more.tolist(), strict=True)
-        )
-    return sqrt(errors / squares) if squares else 0.0
+        error = torch.where(fine, rounded(w, dtype) - w, 0)
+        found = torch.stack([_norm(error), _norm(torch.where(fine, w, 0))]).tolist()
+        errors, norm = hypot(errors, found[0]), hypot(norm, found[1])
+    return errors / norm if norm else 0.0
 
 
 def kept(tensor: torch.Tensor, region: Region | None) -> Iterator[tuple[Piece, torch.Tensor]]:
@@ -170,30 +183,32 @@ def rounded(want: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return want.double().to(dtype).double() if dtype.is_floating_point else want
 
 
-def _errors(
-    got: torch.Tensor,
-    want: torch.Tensor,
-    piece: Piece,
+def _shares(
+    g: torch.Tensor,
+    w: torch.Tensor,
     keep: torch.Tensor,
     tolerance: Tolerance,
-) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Shares of the limit as a vector, and the sums of squares: errors, got, want, product."""
-    g, w = wide(got[piece.at], got.device), wide(want[piece.at], got.device)
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """Errors as shares of their limits, 0 for what is not compared; `dtype` is that of the output."""
+    error = (g.double() - w.double()).abs()
+    limit = w.abs().double() * tolerance.rtol + tolerance.floor
+    if dtype.is_floating_point and bool((~keep | ((error <= limit) & error.isfinite())).all()):
+        return torch.where(keep & (limit > 0), error / limit, 0)
     right = (g == w) | (g.isnan() & w.isnan())
-    perfect = g == rounded(w, got.dtype)
-    g, w = g.double(), w.double()
-    error = torch.where(right, 0, (g - w).abs())
-    if not got.dtype.is_floating_point:
-        error = torch.where(
-            right, 0, error.clamp(min=1)
-        )  # float64 cannot tell huge neighbours apart
+    if not dtype.is_floating_point:
+        error = error.clamp(min=1)  # float64 cannot tell huge neighbours apart
+    share = torch.where(right, 0, error / limit)
+    # A perfectly rounded value is right however small the limit: it may be subnormal, or overflow.
+    perfect = g == rounded(w, dtype)
+    share = torch.where(perfect, torch.where(limit > 0, share.clamp(max=1), 0), share)
     # NaN or an infinity in the wrong place is outside of every tolerance: inf <= inf would pass.
     bad = ~right & ~perfect & ~(g.isfinite() & w.isfinite())
-    limit = w.abs() * tolerance.rtol + tolerance.floor
-    share = torch.where(error > 0, error / limit, 0)
-    share = torch.where(perfect, torch.where(limit > 0, share.clamp(max=1), 0), share)
-    share = torch.where(keep, torch.where(bad, inf, share), 0)
-    fine = keep & g.isfinite() & w.isfinite()
-    g, w = torch.where(fine, g, 0), torch.where(fine, w, 0)
-    errors = torch.where((bad & keep).any(), inf, (g - w).square().sum())
-    return share.reshape(-1), [errors, g.square().sum(), w.square().sum(), (g * w).sum()]
+    return torch.where(keep, torch.where(bad, inf, share), 0)
+
+
+def _norm(elements: torch.Tensor) -> torch.Tensor:
+    """L2 norm in float64; squares neither overflow nor vanish."""
+    exact = elements.double()
+    peak = exact.abs().max()
+    return torch.where(peak > 0, (exact / peak).square().sum().sqrt() * peak, 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from tirbench.check.measure import EXACT, Distance, distance, kept, wide
+from tirbench.check.measure import EXACT, Norms, elements, kept, wide
 
 if TYPE_CHECKING:
     from tirbench.check.regions import Region
@@ -34,7 +34,7 @@ def telling(
     want: torch.Tensor,
     initial: torch.Tensor | None,
     region: Region | None,
-    apart: Distance,
+    whole: Norms,
 ) -> str | None:
     """What a wrong output looks like, if it looks like something that has a name."""
     look = _look(got, initial, region)
@@ -50,7 +50,7 @@ def telling(
         return f"{_rows(look.rows)} never written"
     if look.unwritten:
         return f"{look.unwritten} got values are {_unwritten_word(got)}: never written, or not a number"
-    return _factor(got, apart) or _transposed(got, want, region)
+    return _factor(got, look.count, whole) or _transposed(got, want, region)
 
 
 def _look(got: torch.Tensor, initial: torch.Tensor | None, region: Region | None) -> _Look:
@@ -108,13 +108,12 @@ def _rows(rows: tuple[int, ...]) -> str:
     return f"{len(rows)} rows, the first {rows[0]} and the last {rows[-1]},"
 
 
-def _factor(got: torch.Tensor, apart: Distance) -> str | None:
+def _factor(got: torch.Tensor, count: int, whole: Norms) -> str | None:
     """The number that all wanted values seem to be multiplied by."""
-    if apart.count <= _FEW or not apart.want or not apart.got or apart.errors == float("inf"):
+    if count <= _FEW or not whole.want or not whole.got or whole.errors == float("inf"):
         return None
-    factor = apart.product / apart.want
-    # Cauchy-Schwarz: what of `got` is not in the direction of `want`, as a share of its square.
-    rest = 1 - apart.product**2 / (apart.got * apart.want)
+    factor = whole.cosine * whole.got / whole.want
+    rest = 1 - whole.cosine**2  # what of `got` is not in the direction of `want`, squared
     rounding = torch.finfo(got.dtype).eps if got.dtype.is_floating_point else 1e-6
     if rest > max(rounding**2, 1e-12) or abs(factor - 1) <= 4 * rounding:
         return None
@@ -125,6 +124,6 @@ def _transposed(got: torch.Tensor, want: torch.Tensor, region: Region | None) ->
     """Whether the matrix is right but for the order of its dimensions."""
     if region is not None or got.dim() != 2 or got.shape[0] != got.shape[1]:
         return None
-    if distance(got.T, want, EXACT, None).wrong:
+    if elements(got.T, want, EXACT, None).wrong:
         return None
     return "got is the transpose of what is wanted"

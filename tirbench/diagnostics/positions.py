@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -92,10 +93,8 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 def _scan(text: str) -> _Scanner:
     scanner = _Scanner(text)
-    try:
+    with suppress(_LostError):  # the parser says what is wrong; what was found so far stands
         scanner.document()
-    except _LostError:
-        pass  # the parser says what is wrong; what was found so far stands
     return scanner
 
 
@@ -165,10 +164,8 @@ class _Scanner:
         while True:
             self.space()
             start = self.at
-            if self.text.startswith(("'", '"'), start):
-                name = self.string()
-            else:
-                name = self.take(_BARE)
+            quoted = self.text.startswith(("'", '"'), start)
+            name = self.string() if quoted else self.take(_BARE)
             parts.append((name, start, self.at))
             self.space()
             if not self.text.startswith(".", self.at):
@@ -202,8 +199,9 @@ class _Scanner:
             if self.text.startswith("]", self.at):
                 break
             start = self.at
-            self.value((*path, index))
-            self.found[(*path, index)] = self.position(start, self.at, start, self.at)
+            element: Path = (*path, index)
+            self.value(element)
+            self.found[element] = self.position(start, self.at, start, self.at)
             index += 1
             self.blank()
             if not self.text.startswith(",", self.at):
@@ -260,9 +258,9 @@ class _Scanner:
         simple = {"\\n": "\n", "\\t": "\t", '\\"': '"', "\\\\": "\\"}
         return re.sub(
             r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)",
-            lambda m: chr(int(m[1] or m[2], 16) % 0x110000)
-            if m[1] or m[2]
-            else simple.get(m[0], m[0]),
+            lambda m: (
+                chr(int(m[1] or m[2], 16) % 0x110000) if m[1] or m[2] else simple.get(m[0], m[0])
+            ),
             raw,
             flags=re.DOTALL,
         )

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import hashlib
-import importlib.metadata
 import io
 import json
 import tokenize
@@ -75,13 +74,14 @@ def problem(case: Case, read: Read) -> str:
     """
     workload = case.workload
     derive = dict(workload.derive)
+    values = {**dict(workload.params), **dict(case.values)}
     names = _entering_names(case)
     return _short(
         {
             "seed": workload.seed,
             "values": {
                 name: codec.dump(value)
-                for name, value in case.values
+                for name, value in values.items()
                 if name in names and name not in derive
             },
             "derive": {name: _written(derive[name]) for name in names if name in derive},
@@ -188,6 +188,8 @@ def reader(root: str | Path) -> Read:
 @cache
 def installed_version(module: str) -> str | None:
     """Version of the installed distribution that holds a top-level module; `None` without one."""
+    import importlib.metadata  # 20 ms that `check` and `list` need not pay
+
     try:
         return importlib.metadata.version(module)
     except importlib.metadata.PackageNotFoundError:

@@ -13,7 +13,7 @@ from tirbench.execute.events import (
     StageStarted,
     WorkerReplaced,
 )
-from tirbench.execute.execute import execute
+from tirbench.execute.jobs import execute
 from tirbench.execute.lock import DeviceLock
 from tirbench.execute.machine import describe, has_cuda
 from tirbench.execute.pool import Workers

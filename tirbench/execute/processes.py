@@ -75,6 +75,21 @@ def _parents() -> dict[int, int]:
     return found
 
 
+def scheduled_ns(pid: int) -> tuple[int, int]:
+    """How long the threads of a process and those below it ran, and waited for a CPU, in ns.
+
+    Threads that have ended are not counted. Both are 0 where the kernel does not tell.
+    """
+    ran = waited = 0
+    for process in descendants(pid):
+        with suppress(OSError):
+            for task in (PROC / str(process) / "task").iterdir():
+                with suppress(OSError, ValueError):
+                    run, wait, _ = map(int, (task / "schedstat").read_text().split())
+                    ran, waited = ran + run, waited + wait
+    return ran, waited
+
+
 def command_of(pid: int) -> str:
     """The command line of a process; empty for a zombie, a kernel thread or one that is gone."""
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the GPU went through while times were taken: clocks, power, heat, slowdown, other processes.
+"""What the device went through while times were taken: clocks, power, heat, slowdown, other processes.
 
 Optional: without NVML there is nothing to say, and the run goes on. What is read becomes a note on the
 row; nothing here changes a number.
@@ -10,6 +10,7 @@ import statistics
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tirbench.execute import nvml, processes
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from tirbench.model import Job
 
 PERIOD_S: Final = 0.1
+
+CPU_WAIT_NOTED: Final = 0.1
+"""From this share of its time spent waiting for a CPU a row says so."""
 
 SLOWDOWNS: Final = {
     # nvml.h, nvmlClocksEventReason…; a power cap (0x4) is a regime and not among them.
@@ -86,6 +90,52 @@ class NoWatch:
 
     def close(self) -> None:
         """Nothing ends."""
+
+
+class CpuWatch:
+    """Whether a worker that measures on the CPU had one when it wanted to run.
+
+    The scheduler counts what a thread waits while it could run: more threads than cores, or somebody
+    else's work. Unlike the load of the machine, that is right in a container too.
+    """
+
+    def __init__(self, scheduled_ns: Callable[[], tuple[int, int]]) -> None:
+        """Look at nothing yet.
+
+        Args:
+            scheduled_ns: how long the worker and everything below it ran and waited until now.
+        """
+        self._scheduled_ns = scheduled_ns
+        self._start_ns = (0, 0)
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._start_ns = self._scheduled_ns()
+
+    def notes(self) -> tuple[str, ...]:
+        """How much of its time the worker waited, if that can be seen in its numbers."""
+        share = self._waited()
+        if share is None or share < CPU_WAIT_NOTED:
+            return ()
+        return (f"waited {share:.0%} of its time for a CPU",)
+
+    def facts(self) -> dict[str, Any]:
+        """The share of the time that was spent waiting."""
+        share = self._waited()
+        return {} if share is None else {"cpu_wait": round(share, 4)}
+
+    def pause(self) -> None:
+        """Nothing runs here that could pause."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _waited(self) -> float | None:
+        """Share of the time since `begin`; `None` where the kernel does not tell."""
+        ran, waited = (
+            now - then for now, then in zip(self._scheduled_ns(), self._start_ns, strict=True)
+        )
+        return max(0.0, min(1.0, waited / (ran + waited))) if ran + waited > 0 else None
 
 
 class GpuReader:
@@ -243,7 +293,7 @@ def watch_device(job: Job, pid: int, module: Any = None) -> Watch:
         module: a stand-in for `pynvml`.
     """
     if job.plan.device == "cpu":
-        return NoWatch()
+        return CpuWatch(partial(processes.scheduled_ns, pid))
     opened = ExitStack()
     try:
         library = opened.enter_context(nvml.session(module))

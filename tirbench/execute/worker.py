@@ -176,9 +176,14 @@ def _folder() -> str:
 
 
 def _foreign(thread: threading.Thread) -> bool:
-    """Whether a thread may disturb the next case: not one of the pools that torch and Triton keep."""
-    module = getattr(getattr(thread, "_target", None), "__module__", None) or ""
-    return thread.is_alive() and module.partition(".")[0] not in {"concurrent", "torch", "triton"}
+    """Whether a thread may disturb the next case.
+
+    The pools that torch and Triton keep do not, nor does the monitor of tqdm (torch.compile shows its
+    progress with it), which wakes every ten seconds.
+    """
+    runs = getattr(thread, "_target", None) or type(thread)
+    package = (getattr(runs, "__module__", None) or "").partition(".")[0]
+    return thread.is_alive() and package not in {"concurrent", "torch", "tqdm", "triton"}
 
 
 def _disturbs(command: str) -> bool:

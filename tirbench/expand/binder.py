@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from tirbench.diagnostics import did_you_mean
 from tirbench.expression import (
@@ -14,13 +14,12 @@ from tirbench.expression import (
     UnknownNameError,
     bind,
     describe,
-    is_value,
 )
 from tirbench.model import Arguments, BoundArguments, BoundFunction, Function
 from tirbench.values import OMIT, Code, CScalar, Dtype, Phase, TensorRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
 
     from tirbench.diagnostics import Problems
     from tirbench.model import Argument, Path
@@ -148,45 +147,57 @@ class Binder:
             self.note("TB023", path, f"{what} must be a number, got {describe(value)}", argument)
             return None
         if not 0 <= value < float("inf"):
-            self.note("TB061", path, f"{what} must be finite and not negative, got {value}", argument)
+            self.note(
+                "TB061", path, f"{what} must be finite and not negative, got {value}", argument
+            )
             return None
         return float(value)
 
-    def arguments(self, args: Arguments, path: Path, site: Site = CALL) -> BoundArguments:
-        """The arguments of a call, without those that are omitted."""
-        positional = []
-        for index, argument in enumerate(args.positional):
-            value = self.argument(argument, (*path, index), site)
+    def items(self, args: Arguments, path: Path, site: Site) -> Iterator[Item]:
+        """The arguments of a call with their places, without those that are omitted."""
+        written: list[tuple[str | int, Argument]] = [*enumerate(args.positional), *args.named]
+        for key, argument in written:
+            place = (*path, key)
+            value = self.bind(argument, place, site)
+            if isinstance(value, tuple) and any(item is OMIT for item in value):
+                message = "'omit' drops an argument; it cannot drop an entry of a list"
+                self.note("TB023", place, message)
             if value is not OMIT:
-                positional.append(value)
-        named = []
-        for name, argument in args.named:
-            value = self.argument(argument, (*path, name), site)
-            if value is not OMIT:
-                named.append((name, value))
-        return BoundArguments(positional=tuple(positional), named=tuple(named))
+                yield Item(key, value, argument, place)
 
-    def argument(self, argument: Argument, path: Path, site: Site) -> Bound:
-        """One argument; a list may not hold `omit`."""
-        value = self.bind(argument, path, site)
-        if isinstance(value, tuple) and any(item is OMIT for item in value):
-            self.note("TB023", path, "'omit' drops an argument; it cannot drop an entry of a list")
-        return value
-
-    def function(
-        self, function: Function | None, site: Site = CALL
-    ) -> BoundFunction | None:
+    def function(self, function: Function | None, site: Site = CALL) -> BoundFunction | None:
         """A function with its arguments bound."""
         if function is None:
             return None
-        args = self.arguments(function.args, (*function.path, "args"), site)
-        for value in (*args.positional, *(value for _, value in args.named)):
-            if isinstance(value, CScalar):
-                message = f"{value.ctype}() makes a C scalar, which only a cuda kernel takes"
-                self.note("TB023", (*function.path, "args"), message)
+        items = list(self.items(function.args, (*function.path, "args"), site))
+        for item in items:
+            if isinstance(item.value, CScalar):
+                message = f"{item.value.ctype}() makes a C scalar, which only a cuda kernel takes"
+                self.note("TB023", item.path, message, item.argument)
         return BoundFunction(
-            target=function.target, path=function.path, args=args, returns=function.returns
+            target=function.target,
+            path=function.path,
+            args=bound_arguments(items),
+            returns=function.returns,
         )
+
+
+class Item(NamedTuple):
+    """One argument: its position or name, its value, how it is written, and where."""
+
+    key: str | int
+    value: Bound
+    argument: Argument
+    path: Path
+
+
+def bound_arguments(items: Iterable[Item]) -> BoundArguments:
+    """Arguments by position and by name."""
+    items = list(items)
+    return BoundArguments(
+        positional=tuple(item.value for item in items if isinstance(item.key, int)),
+        named=tuple((item.key, item.value) for item in items if isinstance(item.key, str)),
+    )
 
 
 def tensors_in(*values: object) -> dict[str, None]:
@@ -211,9 +222,14 @@ def tensors_in(*values: object) -> dict[str, None]:
     return found
 
 
-def known_numbers(values: Iterable[Bound]) -> list[int | float]:
-    """Those of the values that are numbers of the case."""
-    return [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a bound value is a number of the case."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def whole_numbers(values: Iterable[Bound]) -> list[int]:
+    """Those of the values that are whole numbers of the case."""
+    return [v for v in values if isinstance(v, int) and not isinstance(v, bool)]
 
 
 def _value_text(value: object) -> str:
@@ -224,8 +240,3 @@ def _value_text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"'{value}'" if isinstance(value, str) else repr(value)
-
-
-def only_values(mapping: Mapping[str, Bound]) -> dict[str, Any]:
-    """The entries that need neither a device nor data."""
-    return {name: value for name, value in mapping.items() if is_value(value)}

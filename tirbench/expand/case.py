@@ -56,7 +56,7 @@ class Plan:
     skips_hit: set[int]
 
 
-class Unbound(Exception):  # noqa: N818 - not an error of its own: its cause is in the report
+class Unbound(Exception):
     """The case could not be bound; why is in the report."""
 
 
@@ -67,17 +67,16 @@ def bind_case(plan: Plan, point: Point, where: Path, report: Report) -> Case:
         Unbound: something in it has no value; the report says what.
     """
     workload = plan.workload
-    layouts = Layouts(workload)
     values: dict[str, Value] = {**dict(workload.params), **dict(point), "seed": workload.seed}
     later: dict[str, Bound] = {}
     scope = Scope(
         values=values,
         later=later,
-        tensors=layouts,
         ranked=workload.ranks is not None,
         memo=plan.memo,
     )
-    binder = layouts.binder = Binder(scope, report, _describe_point(point))
+    binder = Binder(scope, report, _describe_point(point))
+    layouts = scope.tensors = Layouts(workload, binder)
     broken = _derive(plan, values, later, scope)
     identity = _identify(plan, values, where, broken, binder)
     binder.case = identity
@@ -298,19 +297,14 @@ def _tensors(
                 calls[str(maker.path)] = call
                 waiting.extend(tensors_in(call))
                 waiting.extend(name for name in maker.returns if name != "_")
-    inits = tuple(
-        calls[str(init.path)] for init in plan.workload.inits if str(init.path) in calls
-    )
+    inits = tuple(calls[str(init.path)] for init in plan.workload.inits if str(init.path) in calls)
     return tuple(bound[t.name] for t in plan.workload.tensors if t.name in bound), inits
 
 
 def _makers_of(name: str, plan: Plan) -> list[Function]:
     """The functions that compute a tensor or, through a view, part of it."""
-    makers = [plan.makers[name]] if name in plan.makers else []
-    for other in plan.workload.tensors:
-        if other.view == name and other.name in plan.makers:
-            makers.append(plan.makers[other.name])
-    return makers
+    shown = [other.name for other in plan.workload.tensors if other.view == name]
+    return [plan.makers[each] for each in (name, *shown) if each in plan.makers]
 
 
 def _ranks(workload: Workload, binder: Binder) -> tuple[int | None, BoundFunction | None]:

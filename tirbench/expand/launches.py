@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
 
-from tirbench.expand.binder import CALL, tensors_in
+from tirbench.expand.binder import CALL, Item, bound_arguments, tensors_in, whole_numbers
 from tirbench.expression import Expression, Site, describe
 from tirbench.load.kinds import KINDS
 from tirbench.model import (
-    BoundArguments,
     BoundFunction,
     BoundImplementation,
     BoundLaunch,
@@ -57,17 +57,21 @@ def bind_implementation(
 
 def bind_launch(launch: Launch, kind: Kind, binder: Binder) -> BoundLaunch:
     """One launch, checked against the limits of its kind."""
-    path = (*launch.path, "args")
-    args = binder.arguments(launch.args, path, CALL)
-    _check_scalars(launch, kind, args, binder)
+    items = list(binder.items(launch.args, (*launch.path, "args"), CALL))
+    _check_scalars(items, kind, binder)
     options: list[tuple[str, Bound]] = []
     for key, value in launch.options:
         bound = _option(value, kind.options[key], (*launch.path, key), key, binder)
         if bound is not OMIT:
             options.append((key, bound))
-            _check_option(launch.kind, key, bound, (*launch.path, key), binder)
+            if launch.kind in ("triton", "cuda"):
+                _check_option(key, bound, (*launch.path, key), binder)
     return BoundLaunch(
-        kind=launch.kind, target=launch.target, path=launch.path, args=args, options=tuple(options)
+        kind=launch.kind,
+        target=launch.target,
+        path=launch.path,
+        args=bound_arguments(items),
+        options=tuple(options),
     )
 
 
@@ -80,8 +84,9 @@ def tensors_of(implementation: BoundImplementation) -> dict[str, None]:
         found.update(tensors_in(step.args))
         for key, value in step.options:
             found.update(tensors_in(value))
-            if key == "grad" and isinstance(value, tuple):
-                found.update(dict.fromkeys(dict(value)["of"]))  # type: ignore[arg-type,call-overload]  # as _option made it
+            if key == "grad":
+                gradient: dict[str, Any] = dict(value)  # type: ignore[arg-type]  # pairs, as _option made it
+                found.update(dict.fromkeys(gradient["of"]))
     found.update(dict.fromkeys(name for name in implementation.returns if name != "_"))
     return found
 
@@ -92,10 +97,9 @@ def _option(value: object, option: Option, path: Path, key: str, binder: Binder)
         case "expr" | "exprs":
             return _bind_exprs(value, option, path, key, binder)
         case "grad":
-            (_, of), (_, seed) = value  # type: ignore[misc]  # as load made it
-            site = Site(what="the seed of a gradient")
-            bound = None if seed is None else binder.bind(seed, (*path, "seed"), site)
-            return ("of", of), ("seed", bound)
+            gradient: dict[str, Any] = dict(value)  # type: ignore[call-overload]  # pairs, as load made it
+            seed = binder.bind(gradient["seed"], (*path, "seed"), Site(what="a gradient's seed"))
+            return ("of", gradient["of"]), ("seed", seed)
         case _:
             return value  # type: ignore[return-value]  # text, or a tuple of texts
 
@@ -114,55 +118,52 @@ def _bind_exprs(value: object, option: Option, path: Path, key: str, binder: Bin
     return binder.bind(value, path, site)  # type: ignore[arg-type]  # an argument by its form
 
 
-def _check_scalars(launch: Launch, kind: Kind, args: BoundArguments, binder: Binder) -> None:
+def _check_scalars(items: list[Item], kind: Kind, binder: Binder) -> None:
     """Hold arguments against what the kind can pass: C widths where there are C types."""
-    items: list[tuple[str | int, Bound]] = [*enumerate(args.positional), *args.named]
-    written = [*launch.args.positional, *(value for _, value in launch.args.named)]
-    for index, (key, value) in enumerate(items):
-        path = (*launch.path, "args", key if len(items) == len(written) else index)
+    for _, value, argument, path in items:
         if not kind.c_scalars and isinstance(value, CScalar):
             message = f"{value.ctype}() makes a C scalar, which a {kind.name} launch does not take"
-            binder.note("TB023", path, message, written[index])
+            binder.note("TB023", path, message, argument)
         elif kind.c_scalars and not isinstance(value, TensorRef | CScalar | None):
-            what = f"'{value.text}'" if isinstance(value, Code) else describe(value)
-            message = f"a number needs a C width, got {what}"
-            binder.note("TB023", path, message, written[index], hint="write int32(…) or float32(…)")
+            message = f"a number needs a C width, got {describe(value)}"
+            binder.note("TB023", path, message, argument, hint="write int32(…) or float32(…)")
 
 
-def _check_option(kind: str, key: str, value: Bound, path: Path, binder: Binder) -> None:
+def _check_option(key: str, value: Bound, path: Path, binder: Binder) -> None:
     """Hold an option that the case knows against what the hardware can do."""
-    if kind not in ("triton", "cuda"):
-        return
-    if key == "template":
-        for i, item in enumerate(value if isinstance(value, tuple) else ()):
-            if not isinstance(item, bool | int | Dtype | Code):
-                message = f"a template takes integers, booleans and dtypes, got {describe(item)}"
-                binder.note("TB023", (*path, i), message)
-        return
     if key in ("flags", "include"):
         return
     sizes = value if isinstance(value, tuple) else (value,)
-    least = 0 if key == "shared_bytes" else 1
     for i, size in enumerate(sizes):
         place = (*path, i) if isinstance(value, tuple) else path
         if isinstance(size, Code) or (size is None and binder.failed):
             continue
-        if isinstance(size, bool) or not isinstance(size, int):
-            binder.note("TB023", place, f"'{key}' takes whole numbers, got {describe(size)}")
-        elif size < least:
-            binder.note("TB055", place, f"'{key}' must be at least {least}, got {size}")
-        elif key == "grid" and size > GRID_LIMITS[i]:
-            message = f"dimension {i} of a grid is at most {GRID_LIMITS[i]:,}, got {size:,}"
-            binder.note("TB055", place, message)
-        elif key == "num_warps" and size & (size - 1):
-            binder.note("TB055", place, f"'num_warps' must be a power of two, got {size}")
-    if key == "block":
-        threads = 1
-        for size in sizes:
-            threads *= size if isinstance(size, int) else 1
-        if threads > MAX_THREADS:
-            message = f"a block has at most {MAX_THREADS:,} threads, got {threads:,}"
-            binder.note("TB055", path, message)
+        if key == "template":
+            if not isinstance(size, bool | int | Dtype):
+                message = f"a template takes integers, booleans and dtypes, got {describe(size)}"
+                binder.note("TB023", place, message)
+        elif isinstance(size, bool) or not isinstance(size, int):
+            hint = "divide with //" * isinstance(size, float)
+            message = f"'{key}' takes whole numbers, got {describe(size)}"
+            binder.note("TB023", place, message, hint=hint)
+        else:
+            _check_size(key, size, i, place, binder)
+    threads = prod(whole_numbers(sizes))
+    if key == "block" and threads > MAX_THREADS:
+        message = f"a block has at most {MAX_THREADS:,} threads, got {threads:,}"
+        binder.note("TB055", path, message)
+
+
+def _check_size(key: str, size: int, dimension: int, path: Path, binder: Binder) -> None:
+    """Hold one number of an option against its limits."""
+    least = 0 if key == "shared_bytes" else 1
+    if size < least:
+        binder.note("TB055", path, f"'{key}' must be at least {least}, got {size}")
+    elif key == "grid" and size > GRID_LIMITS[dimension]:
+        message = f"dimension {dimension} of a grid is at most {GRID_LIMITS[dimension]:,}"
+        binder.note("TB055", path, f"{message}, got {size:,}")
+    elif key == "num_warps" and size & (size - 1):
+        binder.note("TB055", path, f"'num_warps' must be a power of two, got {size}")
 
 
 def _requirements(

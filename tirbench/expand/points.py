@@ -70,7 +70,9 @@ def case_id(template: str, values: Mapping[str, Value]) -> str:
     if not _SAFE.fullmatch(identity):
         raise ValueError(f"the id {identity!r} is not safe in a shell")
     if len(identity) > MAX_ID:
-        raise ValueError(f"the id has {len(identity)} characters; at most {MAX_ID} make a file name")
+        raise ValueError(
+            f"the id has {len(identity)} characters; at most {MAX_ID} make a file name"
+        )
     return identity
 
 

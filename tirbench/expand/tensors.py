@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import TYPE_CHECKING, Final
 
-from tirbench.expand.binder import known_numbers, tensors_in
+from tirbench.expand.binder import tensors_in, whole_numbers
+from tirbench.expand.inits import bind_init
 from tirbench.expression import INT_LIMIT, Layout, Site, is_value, strides_of
-from tirbench.model import BoundInit, BoundTensor
+from tirbench.model import BoundTensor
 from tirbench.values import Bound, Dtype, Phase
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 _UNKNOWN: Final = Layout(dtype=Dtype("uint8"), shape=())
 """Stands for the layout of a tensor that has none; its problem is already noted."""
 
-_INTEGER_INITS: Final = frozenset({"permutation", "cu_seqlens", "lengths", "page_table"})
-_FLOATING_INITS: Final = frozenset({"normal", "uniform"})
-
 
 class Layouts(Mapping[str, Layout]):
     """The layouts of a case's tensors, each computed when an expression first asks for it.
@@ -30,9 +27,9 @@ class Layouts(Mapping[str, Layout]):
     An optional tensor that a case does not use may have a shape that cannot be; nobody asks.
     """
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, binder: Binder) -> None:
         self.tensors = {tensor.name: tensor for tensor in workload.tensors}
-        self.binder: Binder | None = None
+        self.binder = binder
         self._known: dict[str, Layout] = {}
         self._open: set[str] = set()
 
@@ -59,7 +56,6 @@ class Layouts(Mapping[str, Layout]):
 
     def note_cycle(self, tensor: Tensor) -> None:
         """Note that a layout depends on itself."""
-        assert self.binder is not None  # noqa: S101 - set before any expression is bound
         message = f"the shape of '{tensor.name}' depends on itself"
         self.binder.note("TB025", self.origin(tensor), message)
 
@@ -77,7 +73,6 @@ class Layouts(Mapping[str, Layout]):
     def compute(self, tensor: Tensor) -> Layout:
         """The layout of one tensor; `_UNKNOWN` parts where something is wrong and noted."""
         binder = self.binder
-        assert binder is not None  # noqa: S101 - set before any expression is bound
         base = self[tensor.view] if tensor.view is not None else None
         dtype = self.dtype(tensor, base)
         if base is not None and tensor.permute is not None:
@@ -100,7 +95,6 @@ class Layouts(Mapping[str, Layout]):
 
     def dtype(self, tensor: Tensor, base: Layout | None) -> Dtype:
         """The element type: as written, or of the base of a view."""
-        assert self.binder is not None  # noqa: S101 - set before any expression is bound
         if tensor.dtype is None:
             return base.dtype if base is not None else _UNKNOWN.dtype
         return self.binder.dtype(tensor.dtype, (*tensor.path, "dtype")) or _UNKNOWN.dtype
@@ -111,7 +105,6 @@ class Layouts(Mapping[str, Layout]):
         """The strides as written, in elements."""
         if tensor.strides is None:
             return default
-        assert self.binder is not None  # noqa: S101 - set before any expression is bound
         latest = Phase.DEVICE if tensor.role == "scratch" else Phase.CASE
         site = Site(what="a stride", latest=latest)
         path = (*tensor.path, "strides")
@@ -122,7 +115,9 @@ class Layouts(Mapping[str, Layout]):
         return tuple(
             0 if stride is None else stride
             for i, argument in enumerate(tensor.strides)
-            for stride in [self.binder.integer(argument, (*path, i), site, least=0, what="a stride")]
+            for stride in [
+                self.binder.integer(argument, (*path, i), site, least=0, what="a stride")
+            ]
         )
 
     def permuted(self, tensor: Tensor, base: Layout) -> Layout:
@@ -137,14 +132,15 @@ class Layouts(Mapping[str, Layout]):
 
     def order(self, tensor: Tensor, rank: int) -> tuple[int, ...]:
         """The dimensions of the base in the order of the view; as they are where that is wrong."""
-        assert self.binder is not None  # noqa: S101 - set before any expression is bound
         path = (*tensor.path, "permute")
         site = Site(what="a permutation", latest=Phase.CASE)
         bound = self.binder.several(tensor.permute or (), path, site)
-        order = tuple(int(i) for i in known_numbers(bound))
+        order = tuple(whole_numbers(bound))
         if sorted(order) != list(range(rank)) or len(order) != len(bound):
             listed = ", ".join(map(str, range(rank)))
-            message = f"a permutation of the base's {rank} dimensions is needed: {listed} in any order"
+            message = (
+                f"a permutation of the base's {rank} dimensions is needed: {listed} in any order"
+            )
             self.binder.note("TB043", path, message)
             return tuple(range(rank))
         return order
@@ -159,7 +155,6 @@ def bind_tensor(tensor: Tensor, layouts: Layouts, computed: frozenset[str]) -> B
         computed: the tensors that an `[[init]]` returns.
     """
     binder = layouts.binder
-    assert binder is not None  # noqa: S101 - set before any expression is bound
     layout = layouts[tensor.name]
     latest = Phase.DEVICE if tensor.role == "scratch" else Phase.CASE
     site = Site(what="an offset", latest=latest)
@@ -167,9 +162,9 @@ def bind_tensor(tensor: Tensor, layouts: Layouts, computed: frozenset[str]) -> B
     if tensor.offset is not None:
         path = (*tensor.path, "offset")
         offset = binder.integer(tensor.offset, path, site, least=0, what="an offset")
-    init = _bind_init(tensor, layout, binder)
+    init = bind_init(tensor, layout, binder)
     inited = tensor.init is not None or tensor.name in computed
-    default = "restore" if tensor.role == "inout" or (tensor.role == "scratch" and inited) else "none"
+    restored = tensor.role == "inout" or (tensor.role == "scratch" and inited)
     permute = None
     if tensor.view is not None and tensor.permute is not None:
         permute = layouts.order(tensor, len(layouts[tensor.view].shape))
@@ -182,7 +177,7 @@ def bind_tensor(tensor: Tensor, layouts: Layouts, computed: frozenset[str]) -> B
         strides=layout.strides,
         offset=offset or 0,
         init=init,
-        reset=tensor.reset or ("none" if tensor.view is not None else default),
+        reset=tensor.reset or ("restore" if restored and tensor.view is None else "none"),
         view=tensor.view,
         permute=permute,
         memory=tensor.memory,
@@ -195,7 +190,6 @@ def bind_tensor(tensor: Tensor, layouts: Layouts, computed: frozenset[str]) -> B
 def _check_memory(tensor: BoundTensor, layouts: Layouts) -> None:
     """Hold a tensor's extent against its base, or against what memory can be."""
     binder = layouts.binder
-    assert binder is not None  # noqa: S101 - set before any expression is bound
     extent = span_bytes(Layout(dtype=tensor.dtype, shape=tensor.shape, strides=tensor.strides))
     if extent is None or not isinstance(tensor.offset, int):
         return
@@ -217,74 +211,20 @@ def span_bytes(layout: Layout) -> int | None:
     strides = strides_of(layout)
     if not is_value(layout.shape) or not is_value(strides):
         return None
-    steps = sum((n - 1) * s for n, s in zip(layout.shape, strides, strict=False))  # type: ignore[operator]  # values are integers
-    return int(steps + 1) * layout.dtype.itemsize
+    pairs = zip(whole_numbers(layout.shape), whole_numbers(strides), strict=False)
+    return (sum((size - 1) * stride for size, stride in pairs) + 1) * layout.dtype.itemsize
 
 
 def _overlaps(tensor: BoundTensor) -> bool:
     """Whether two elements share memory, as far as sorting by stride can tell."""
     reach = 0
-    pairs = zip(known_numbers(tensor.strides or ()), known_numbers(tensor.shape), strict=False)
+    pairs = zip(whole_numbers(tensor.strides or ()), whole_numbers(tensor.shape), strict=False)
     for stride, size in sorted(pairs):
         if size > 1:
             if stride <= reach:
                 return True
-            reach += int((size - 1) * stride)
+            reach += (size - 1) * stride
     return False
-
-
-def _bind_init(tensor: Tensor, layout: Layout, binder: Binder) -> BoundInit | None:
-    """The initialiser with its parameters, checked against the tensor."""
-    if tensor.init is None:
-        return None
-    kind, path = tensor.init.kind, (*tensor.path, "init")
-    site = Site(what=f"a parameter of {kind}")
-    parameters: dict[str, Bound] = {
-        name: binder.bind(argument, (*path, name), site)
-        for name, argument in tensor.init.parameters
-    }
-    if kind in _FLOATING_INITS and not layout.dtype.floating:
-        message = f"'{kind}' draws floating-point numbers, but '{tensor.name}' is {layout.dtype:s}"
-        binder.note("TB044", path, message)
-    if kind in _INTEGER_INITS and (layout.dtype.floating or layout.dtype == "bool"):
-        message = f"'{kind}' draws integers, but '{tensor.name}' is {layout.dtype:s}"
-        binder.note("TB044", path, message)
-    _check_init(kind, parameters, layout, path, binder)
-    return BoundInit(kind=kind, parameters=tuple(parameters.items()))
-
-
-def _check_init(
-    kind: str, parameters: dict[str, Bound], layout: Layout, path: Path, binder: Binder
-) -> None:
-    """Hold the parameters that the case knows against each other and against the shape."""
-    for low, high, order in (("low", "high", "below"), ("min", "max", "not above")):
-        a, b = parameters.get(low), parameters.get(high)
-        if isinstance(a, int | float) and isinstance(b, int | float):
-            wrong = a >= b if order == "below" else a > b
-            if wrong:
-                binder.note("TB044", path, f"{low} must be {order} {high}, got {a} and {b}")
-    std = parameters.get("std")
-    if isinstance(std, int | float) and not std >= 0:
-        binder.note("TB044", path, f"std must not be negative, got {std}")
-    clamp = parameters.get("clamp")
-    if isinstance(clamp, tuple) and len(known_numbers(clamp)) == 2 and not clamp[0] <= clamp[1]:  # type: ignore[operator]  # both are numbers
-        binder.note("TB044", path, f"clamp must ascend, got {clamp[0]} and {clamp[1]}")
-    if kind == "page_table" and len(layout.shape) != 2:
-        binder.note("TB044", path, f"a page table has 2 dimensions, got {len(layout.shape)}")
-    if kind in ("cu_seqlens", "lengths", "permutation") and len(layout.shape) != 1:
-        binder.note("TB044", path, f"'{kind}' fills 1 dimension, got {len(layout.shape)}")
-    lengths = parameters.get("lengths")
-    if kind == "cu_seqlens" and isinstance(lengths, tuple) and layout.shape != (len(lengths) + 1,):
-        message = f"cu_seqlens of {len(lengths)} lengths has {len(lengths) + 1} entries"
-        binder.note("TB044", path, f"{message}, but the shape is {list(layout.shape)}")
-    total, sizes = parameters.get("total"), layout.shape
-    low, high = parameters.get("min"), parameters.get("max")
-    known = all(isinstance(v, int) for v in (total, low, high, *sizes))
-    if kind == "lengths" and known and len(sizes) == 1:
-        n = prod(int(size) for size in sizes)  # type: ignore[arg-type]  # all are integers
-        if not n * low <= total <= n * high:  # type: ignore[operator]  # all are integers
-            message = f"{n} lengths from {low} to {high} cannot add up to {total}"
-            binder.note("TB044", path, message)
 
 
 def used_by(tensor: BoundTensor) -> dict[str, None]:

@@ -162,7 +162,11 @@ class _Evaluator:
 
     def top(self, tree: ast.expr) -> Bound:
         """The bound value of a whole expression; C scalars only exist here, outermost."""
-        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in DTYPES:
+        if (
+            isinstance(tree, ast.Call)
+            and isinstance(tree.func, ast.Name)
+            and tree.func.id in DTYPES
+        ):
             value = self.value(tree.args[0])
             if isinstance(value, Residual):
                 return CScalar(ctype=tree.func.id, value=code(value))
@@ -186,7 +190,9 @@ class _Evaluator:
             case ast.BinOp():
                 return self.binary(_SYMBOLS[type(node.op)], node.left, node.right, node)
             case ast.Compare():
-                return self.binary(_SYMBOLS[type(node.ops[0])], node.left, node.comparators[0], node)
+                return self.binary(
+                    _SYMBOLS[type(node.ops[0])], node.left, node.comparators[0], node
+                )
             case ast.UnaryOp():
                 return self.unary(node)
             case ast.BoolOp():
@@ -207,9 +213,6 @@ class _Evaluator:
             return CONSTANTS[name]
         if name in scope.later:
             return self.within(residual(scope.later[name]), node)
-        if name in self.site.meta:
-            tree = ast.Subscript(value=ast.Name(id="meta"), slice=ast.Constant(value=name))
-            return Residual(tree, Phase.DEVICE)
         if name in scope.tensors:
             return TensorRef(name=name)
         if name in DEVICE_NAMES:
@@ -217,6 +220,9 @@ class _Evaluator:
                 raise self.error(f"'{name}' is known only in a workload with [ranks]", node)
             tree = ast.Attribute(value=ast.Name(id="device"), attr=name)
             return self.within(Residual(tree, Phase.DEVICE), node)
+        if name in self.site.meta:
+            constant = ast.Subscript(value=ast.Name(id="meta"), slice=ast.Constant(value=name))
+            return Residual(constant, Phase.DEVICE)
         raise UnknownNameError(name, span=span(node, self.text))
 
     def within(self, value: Any, node: ast.expr) -> Any:
@@ -260,7 +266,9 @@ class _Evaluator:
         if symbol in ("==", "!=") and not (isinstance(a, tuple) or isinstance(b, tuple)):
             return (a == b) is (symbol == "==")
         for operand, at in ((a, left), (b, right)):
-            self.number(operand, at, f"'{symbol}'", text=symbol in ("<", "<=", ">", ">=", "==", "!="))
+            self.number(
+                operand, at, f"'{symbol}'", text=symbol in ("<", "<=", ">", ">=", "==", "!=")
+            )
         if symbol == "**":
             self.exponent(a, b, node)
         return self.compute(lambda: functions.apply(symbol, a, b), node)
@@ -282,13 +290,21 @@ class _Evaluator:
         """Sign or negation."""
         operand = self.contents(self.value(node.operand), node.operand)
         if isinstance(operand, Residual):
-            return Residual(ast.UnaryOp(op=node.op, operand=operand.tree), operand.phase, operand.tensors)
+            return Residual(
+                ast.UnaryOp(op=node.op, operand=operand.tree), operand.phase, operand.tensors
+            )
         if isinstance(node.op, ast.Not):
             return not self.truth(operand, node.operand)
         self.number(operand, node.operand, "a sign")
         sign = 1 if isinstance(node.op, ast.UAdd) else -1
-        return self.compute(lambda: functions.apply("*", operand, sign) if sign < 0 or
-                            isinstance(operand, tuple) else +operand, node)
+        return self.compute(
+            lambda: (
+                functions.apply("*", operand, sign)
+                if sign < 0 or isinstance(operand, tuple)
+                else +operand
+            ),
+            node,
+        )
 
     def boolean(self, node: ast.BoolOp) -> Any:
         """`and` or `or`, as Python: the operand that decides; operands known to decide nothing go."""
@@ -316,7 +332,9 @@ class _Evaluator:
         for branch in (node.body, node.orelse):
             value = self.value(branch)
             if value is OMIT:
-                raise self.error("whether an argument is omitted is decided by the case alone", branch)
+                raise self.error(
+                    "whether an argument is omitted is decided by the case alone", branch
+                )
             branches.append(residual(value))
         return Residual.conditional(test, *branches)
 
@@ -349,7 +367,9 @@ class _Evaluator:
             kind = "a tensor or a dtype" if name == "itemsize" else "a tensor"
             raise self.error(f"{name}() takes {kind}, got {describe(subject)}", node.args[0])
         if not self.site.layouts:
-            raise self.error(f"{self.site.what} does not know tensors: shapes may depend on it", node)
+            raise self.error(
+                f"{self.site.what} does not know tensors: shapes may depend on it", node
+            )
         layout = self.layout(subject.name, node)
         if name == "itemsize":
             return layout.dtype.itemsize
@@ -358,7 +378,9 @@ class _Evaluator:
             return self.within(product((*layout.shape, scale)), node)
         index = self.value(node.args[1])
         if not isinstance(index, int) or isinstance(index, bool):
-            raise self.error(f"{name}() takes a dimension's number, got {describe(index)}", node.args[1])
+            raise self.error(
+                f"{name}() takes a dimension's number, got {describe(index)}", node.args[1]
+            )
         if name == "size":
             return self.dimension(layout.shape, index, node)
         return self.dimension(strides_of(layout), index, node)
@@ -376,7 +398,9 @@ class _Evaluator:
         if not isinstance(subject, TensorRef):
             raise self.error(f"gathered() takes a tensor, got {describe(subject)}", node.args[0])
         if not self.site.gathers:
-            raise self.error("gathered() exists only in the oracle of a workload with [ranks]", node)
+            raise self.error(
+                "gathered() exists only in the oracle of a workload with [ranks]", node
+            )
         tree = ast.Name(id=subject.name)
         return Residual.call("gathered", [Residual(tree, Phase.DATA, (subject.name,))])
 
@@ -393,7 +417,9 @@ class _Evaluator:
     def truth(self, value: Any, node: ast.expr) -> bool:
         """Whether a condition holds; a list is neither true nor false."""
         if isinstance(value, tuple):
-            raise self.error("a list is neither true nor false; reduce it with sum, min or max", node)
+            raise self.error(
+                "a list is neither true nor false; reduce it with sum, min or max", node
+            )
         return bool(value)
 
     def compute(self, operation: Callable[[], Any], node: ast.expr) -> Any:
@@ -442,23 +468,22 @@ def describe(value: object) -> str:
     """A value as an error names it."""
     match value:
         case Dtype():
-            return f"the dtype {value:s}"
+            text = f"the dtype {value:s}"
         case TensorRef():
-            return f"the tensor '{value.name}'"
+            text = f"the tensor '{value.name}'"
         case str():
-            return f"the text {str(value)!r}"
+            text = f"the text {str(value)!r}"
         case tuple():
-            return f"a list of {len(value)}"
-        case None:
-            return "None"
-        case _ if value is OMIT:
-            return "omit"
+            text = f"a list of {len(value)}"
         case Residual():
-            return f"'{ast.unparse(value.tree)}'"
+            text = f"'{ast.unparse(value.tree)}'"
         case Code():
-            return f"'{value.text}'"
+            text = f"'{value.text}'"
+        case CScalar():
+            text = f"a C scalar, {value.ctype}"
         case _:
-            return repr(value)
+            text = "omit" if value is OMIT else repr(value)
+    return text
 
 
 _SYMBOLS: Final[dict[type[ast.AST], str]] = {

@@ -55,9 +55,9 @@ RANK_NAMES: Final = frozenset({"rank", "local_rank", "world_size"})
 CONSTANT_NAMES: Final = frozenset({"omit", "inf", "nan"})
 
 _OPERATORS: Final = (
-    (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
-    + (ast.USub, ast.UAdd, ast.Not, ast.And, ast.Or)
-    + (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow),
+    *(ast.USub, ast.UAdd, ast.Not, ast.And, ast.Or),
+    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
 )  # fmt: skip
 
 _REFUSED: Final[dict[type[ast.AST], tuple[str, str]]] = {
@@ -94,7 +94,9 @@ class ExpressionError(TirbenchError):
         span: offset and length of the fault in the expression's text, in characters.
     """
 
-    def __init__(self, message: str, *, hint: str = "", span: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", span: tuple[int, int] | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -141,11 +143,17 @@ def parse(text: str) -> tuple[ast.expr, tuple[str, ...]]:
         ExpressionError: the text is too long or too deep, or says what the language has no word for.
     """
     if len(text) > MAX_TEXT:
-        raise ExpressionError(f"an expression has at most {MAX_TEXT:,} characters, got {len(text):,}")
+        raise ExpressionError(
+            f"an expression has at most {MAX_TEXT:,} characters, got {len(text):,}"
+        )
     if not text.strip():
-        raise ExpressionError("the expression is empty", hint="literal text is quoted inside: \"''\"")
+        raise ExpressionError(
+            "the expression is empty", hint="literal text is quoted inside: \"''\""
+        )
     if "\\" in text:
-        raise ExpressionError("backslashes are not part of the language", span=(text.index("\\"), 1))
+        raise ExpressionError(
+            "backslashes are not part of the language", span=(text.index("\\"), 1)
+        )
     tree = _syntax_tree(text)
     names: set[str] = set()
     _narrow(tree, text, names, 0)
@@ -212,12 +220,12 @@ def _narrow(node: ast.AST, text: str, names: set[str], depth: int) -> None:
                 type(node), (f"'{type(node).__name__}' is not part of the language", "")
             )
             raise ExpressionError(message, hint=hint, span=span(node, text))
-    for child in children:
-        try:
+    try:
+        for child in children:
             _narrow(child, text, names, depth + 1)
-        except ExpressionError as error:
-            error.span = error.span or span(node, text)  # operators carry no position of their own
-            raise
+    except ExpressionError as error:
+        error.span = error.span or span(node, text)  # operators carry no position of their own
+        raise
 
 
 def _narrow_literal(node: ast.Constant, text: str) -> None:
@@ -234,13 +242,17 @@ def _narrow_literal(node: ast.Constant, text: str) -> None:
 def _narrow_call(node: ast.Call, text: str) -> None:
     """Accept calls of the language's functions by position, with the right number of arguments."""
     if not isinstance(node.func, ast.Name):
-        raise ExpressionError("only the functions of the language can be called", span=span(node, text))
+        raise ExpressionError(
+            "only the functions of the language can be called", span=span(node, text)
+        )
     name = node.func.id
     if name not in FUNCTIONS and name not in DTYPES:
         from difflib import get_close_matches  # 5 ms to import, so only for an error
 
         close = get_close_matches(name, [*FUNCTIONS, *DTYPES], 1)
-        hint = f"did you mean '{close[0]}'?" if close else "the functions are " + " ".join(FUNCTIONS)
+        hint = (
+            f"did you mean '{close[0]}'?" if close else "the functions are " + " ".join(FUNCTIONS)
+        )
         raise ExpressionError(f"unknown function '{name}'", hint=hint, span=span(node.func, text))
     if node.keywords:
         raise ExpressionError(f"{name}() takes its arguments by position", span=span(node, text))

@@ -105,7 +105,11 @@ def _literal(value: Any) -> ast.expr:
     if isinstance(value, float) and not math.isfinite(value):
         name = ast.Attribute(value=ast.Name(id="f"), attr="nan" if math.isnan(value) else "inf")
         return ast.UnaryOp(op=ast.USub(), operand=name) if value < 0 else name
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.copysign(1, value) < 0:
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.copysign(1, value) < 0
+    ):
         return ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=-value))
     return ast.Constant(value=value)
 

@@ -10,20 +10,25 @@ from collections.abc import Callable
 from typing import Any
 
 from tirbench import codec
+from tirbench.harness.device import Device
 from tirbench.model import CaseJob, Failed, Plan, Verification, Verified
 from tirbench.timing.roofs import measure_roofs
 
 COPY = "copy"  # as in tirbench.pipeline, which cannot import this module: it needs torch
+
+DEVICE_FACTS = ("sm_count", "l2_bytes", "smem_bytes", "capability")
+"""What device-phase expressions read, and NVML does not tell."""
 
 
 class RoofProgram:
     """Measures copy bandwidth and matrix product rates."""
 
     def run(self, job: CaseJob, plan: Plan, report: Callable[[dict[str, Any]], None]) -> None:
-        """Report `{"event": "roofs", "copy": GB/s, "tflops": {dtype: TFLOP/s}}`."""
+        """Report `{"event": "roofs", "copy": GB/s, "tflops": {dtype: TFLOP/s}, "device": {name: text}}`."""
         report({"event": "stage", "case": job.case, "implementation": None, "stage": "time"})
         dtypes = [row.implementation for row in job.rows if row.implementation != COPY]
         try:
+            device = Device(plan.device)
             copy, tflops = measure_roofs(plan.device, dtypes)
         except Exception as error:  # noqa: BLE001 - a device without a ceiling still has times
             reason = f"{type(error).__name__}: {error}"
@@ -31,7 +36,9 @@ class RoofProgram:
                 answer = Failed(row=row, stage="time", reason=reason)
                 report({"event": "outcome", "outcome": codec.dump(answer)})
         else:
-            report({"event": "roofs", "case": job.case, "copy": copy, "tflops": tflops})
+            facts = {name: str(getattr(device, name)) for name in DEVICE_FACTS}
+            found = {"copy": copy, "tflops": tflops, "device": facts}
+            report({"event": "roofs", "case": job.case, **found})
             unchecked = Verification(method="unchecked", worst=None)
             for row in job.rows:
                 done = Verified(row=row, verification=unchecked, untimed="a ceiling, not a kernel")

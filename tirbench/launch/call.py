@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def options(launch: BoundLaunch) -> Mapping[str, Source]:
     """`compile` as a literal; of `grad`, the tensors to differentiate by and the seed."""
     given = dict(launch.options)
-    grad: dict[str, Any] = dict(given.get("grad") or ())
+    grad: dict[str, Any] = dict(given.get("grad") or ())  # type: ignore[arg-type]
     of = grad.get("of", ())
     names = [item if isinstance(item, str) else emit(item) for item in of]
     seed = grad.get("seed")

@@ -14,7 +14,7 @@ from tirbench.errors import InputError
 from tirbench.load.build import build
 from tirbench.load.meaning import check_meaning
 from tirbench.load.read import VERSION, find_root, parse, read_text, version_is_read
-from tirbench.load.validate import SCHEMA_FILE, schema, validate
+from tirbench.load.schema import SCHEMA_FILE, validate, workload_schema
 from tirbench.model import Source
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ __all__ = [
     "find_root",
     "load",
     "load_all",
-    "schema",
+    "workload_schema",
 ]
 
 
@@ -86,5 +86,5 @@ def _load(path: Path, root: Path) -> tuple[Workload | None, Problems]:
         return None, problems
     source = Source(root=str(root.absolute()), path=name, text=text)
     workload = build(valid, source, problems)
-    check_meaning(workload, problems)
+    check_meaning(workload, valid, problems)
     return workload, problems

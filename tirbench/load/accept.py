@@ -43,11 +43,25 @@ def _is_type(name: str) -> Accepts:
         case "number":
             return lambda v: isinstance(v, int | float) and not isinstance(v, bool)
         case "integer":
-            return lambda v: not isinstance(v, bool) and (
-                isinstance(v, int) or (isinstance(v, float) and v.is_integer())
+            return lambda v: (
+                not isinstance(v, bool)
+                and (isinstance(v, int) or (isinstance(v, float) and v.is_integer()))
             )
         case _:
             raise ValueError(f"unknown type {name!r} in the schema")
+
+
+def _always(*, answer: bool) -> Accepts:
+    return lambda _: answer
+
+
+def _all_of(parts: list[Accepts]) -> Accepts:
+    return lambda v: all(part(v) for part in parts)
+
+
+def _is_one_of(names: list[str]) -> Accepts:
+    kinds = [_is_type(name) for name in names]
+    return kinds[0] if len(kinds) == 1 else lambda v: any(kind(v) for kind in kinds)
 
 
 def _is_number(value: Any) -> bool:
@@ -83,14 +97,13 @@ class _Compiler:
 
         return accepts
 
-    def keyword(self, keyword: str, value: Any, schema: Mapping[str, Any]) -> Accepts:
+    def keyword(self, keyword: str, value: Any, schema: Mapping[str, Any]) -> Accepts:  # noqa: PLR0911 - a table
         """One keyword of a schema."""
         match keyword:
             case "$ref":
                 return self.reference(value)
             case "type":
-                kinds = [_is_type(name) for name in ([value] if isinstance(value, str) else value)]
-                return kinds[0] if len(kinds) == 1 else lambda v: any(kind(v) for kind in kinds)
+                return _is_one_of([value] if isinstance(value, str) else value)
             case "enum":
                 words = frozenset(value)
                 return lambda v: isinstance(v, str) and v in words
@@ -109,7 +122,7 @@ class _Compiler:
                 return lambda v: not isinstance(v, dict) or names <= v.keys()
             case "allOf":
                 parts = [self.compile(part) for part in value]
-                return lambda v: all(part(v) for part in parts)
+                return _all_of(parts)
             case "if":
                 return self.condition(schema)
             case _:
@@ -131,7 +144,7 @@ class _Compiler:
         """`properties` with `additionalProperties`."""
         known = {name: self.compile(part) for name, part in properties.items()}
         rest = schema.get("additionalProperties", True)
-        other = self.compile(rest) if isinstance(rest, dict) else (lambda _: rest)
+        other = self.compile(rest) if isinstance(rest, dict) else _always(answer=rest)
 
         def accepts(value: Any) -> bool:
             if not isinstance(value, dict):

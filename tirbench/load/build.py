@@ -99,7 +99,8 @@ class _Builder:
             return self.expression(raw, path)
         if isinstance(raw, list):
             return tuple(self.argument(item, (*path, i)) for i, item in enumerate(raw))
-        return self.number(raw, path)
+        number: bool | int | float = self.number(raw, path)
+        return number
 
     def maybe(self, table: dict[str, Any], key: str, path: Path) -> Argument | None:
         """The argument at a key that may be absent."""
@@ -210,7 +211,9 @@ class _Builder:
             return None
         if isinstance(raw, str):
             return self.expression(raw, path)
-        self.problems.add("TB012", path, f"a dtype is a name, got {raw!r}", hint='dtype = "float16"')
+        self.problems.add(
+            "TB012", path, f"a dtype is a name, got {raw!r}", hint='dtype = "float16"'
+        )
         return _BROKEN
 
     def init(self, raw: Any, path: Path) -> Init | None:
@@ -220,8 +223,12 @@ class _Builder:
         if isinstance(raw, str):
             return Init(kind=raw)
         parameters = tuple(
-            (name, Expression(repr(value)) if name in _TEXT_PARAMETERS else
-             self.argument(value, (*path, name)))
+            (
+                name,
+                Expression(repr(value))
+                if name in _TEXT_PARAMETERS
+                else self.argument(value, (*path, name)),
+            )
             for name, value in raw.items()
             if name != "kind"
         )

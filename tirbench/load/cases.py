@@ -108,7 +108,9 @@ def _check_id(workload: Workload, names: Names, problems: Problems) -> None:
             hint = did_you_mean(name, known, "the names are")
             problems.add("TB032", ("id",), f"unknown name '{name}' in the id", hint=hint, span=at)
         elif what == "a tensor":
-            problems.add("TB032", ("id",), f"'{name}' is a tensor, not a value of the case", span=at)
+            problems.add(
+                "TB032", ("id",), f"'{name}' is a tensor, not a value of the case", span=at
+            )
     rest = _FIELD.sub("", workload.id)
     if "{" in rest or "}" in rest:
         problems.add("TB032", ("id",), "a brace without its partner in the id")

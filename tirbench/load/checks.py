@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tirbench.diagnostics import did_you_mean
-from tirbench.load.names import names_in, option_names
+from tirbench.load.names import option_names, reached
 from tirbench.load.tensors import known_tensor
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def _check_returns(
             continue
         role = tensors[name].role
         if role in ("in", "scratch"):
-            message = f"'{name}' has the role {role}; what is returned is bound to an out or inout tensor"
+            message = (
+                f"'{name}' has the role {role}; what is returned is bound to an out or inout tensor"
+            )
             problems.add("TB046", path, message)
         if name in seen:
             problems.add("TB046", path, f"'{name}' is returned twice")
@@ -89,7 +91,9 @@ def _check_oracle(workload: Workload, tensors: dict[str, Tensor], problems: Prob
     for name in check.grad:
         known_tensor(name, ("check", "oracle", "grad", "of"), tensors, problems)
     if check.grad and len(check.oracle.returns) != len(check.grad):
-        message = f"{len(check.grad)} gradients are taken, but returns names {len(check.oracle.returns)}"
+        message = (
+            f"{len(check.grad)} gradients are taken, but returns names {len(check.oracle.returns)}"
+        )
         problems.add("TB060", ("check", "oracle", "grad"), message)
 
 
@@ -152,13 +156,18 @@ def _check_complete(workload: Workload, tensors: dict[str, Tensor], problems: Pr
     returned = set(oracle.returns) if oracle else set()
     stated = {output.tensor for output in workload.check.outputs}
     roots = {_root(name, tensors) for name in returned | stated if name in tensors}
-    taken = {item.name: _touched(item, tensors) for item in (*workload.kernels, *workload.references)}
+    taken = {
+        item.name: _touched(item, workload, tensors)
+        for item in (*workload.kernels, *workload.references)
+    }
     for tensor in workload.tensors:
         written = tensor.role in ("out", "inout") and tensor.view is None
         if written and tensor.name not in roots and not problems.has(tensor.path):
             users = [name for name, roots_taken in taken.items() if tensor.name in roots_taken]
             if users:
-                message = f"'{tensor.name}' is written by '{users[0]}', but nothing says what is right"
+                message = (
+                    f"'{tensor.name}' is written by '{users[0]}', but nothing says what is right"
+                )
                 hint = (
                     "return it from the oracle, or say why not: "
                     f'[check.outputs.{tensor.name}] unchecked = "…"'
@@ -180,10 +189,12 @@ def _check_complete(workload: Workload, tensors: dict[str, Tensor], problems: Pr
             problems.add("TB060", reference.path, message, hint=hint, at="key")
 
 
-def _touched(implementation: Implementation, tensors: dict[str, Tensor]) -> set[str]:
+def _touched(
+    implementation: Implementation, workload: Workload, tensors: dict[str, Tensor]
+) -> set[str]:
     """The tensors, by the owner of their memory, that an implementation takes or returns."""
     names = option_names(implementation) | {*implementation.returns}
-    names |= names_in(implementation.context)
+    names = reached(names, workload)
     return {_root(name, tensors) for name in names if name in tensors}
 
 

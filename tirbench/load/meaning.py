@@ -2,12 +2,71 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from tirbench.load.cases import check_cases
+from tirbench.load.checks import check_checks
+from tirbench.load.names import check_expressions, collect_names, names_in
+from tirbench.load.targets import check_targets
+from tirbench.load.tensors import check_tensors
 
 if TYPE_CHECKING:
     from tirbench.diagnostics import Problems
     from tirbench.model import Workload
 
+_STEM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
-def check_meaning(workload: Workload, problems: Problems) -> None:
-    """Note everything that is wrong with a well-formed workload."""
+
+def check_meaning(workload: Workload, document: dict[str, Any], problems: Problems) -> None:
+    """Note everything that is wrong with a well-formed workload.
+
+    Args:
+        workload: as built from the document.
+        document: what the file says, for what a default hides: which keys a tensor states itself.
+        problems: where they are noted.
+    """
+    if not _STEM.fullmatch(workload.name):
+        message = f"'{workload.name}' cannot name a workload"
+        hint = "the file's name is the workload's: letters, digits, underscores, dots and dashes"
+        problems.add("TB006", (), message, hint=hint)
+    names = collect_names(workload, problems)
+    check_cases(workload, names, problems)
+    grid_names = check_targets(workload, names, problems)
+    check_expressions(workload, names, grid_names, problems)
+    written = {name: frozenset(table) for name, table in document["tensors"].items()}
+    check_tensors(workload, written, problems)
+    check_checks(workload, problems)
+    _check_derive(workload, problems)
+    _check_timer(workload, problems)
+
+
+def _check_derive(workload: Workload, problems: Problems) -> None:
+    """No derived name is defined through itself."""
+    derive = dict(workload.derive)
+    for start in derive:
+        chain = [start]
+        seen: set[str] = set()
+        while chain:
+            reads = sorted(names_in(derive[chain[-1]]) & derive.keys())
+            if start in reads:
+                if start == min(chain):
+                    message = (
+                        f"derived names that define each other: {' -> '.join([*chain, start])}"
+                    )
+                    problems.add("TB025", ("derive", start), message, at="key")
+                break
+            onward = [name for name in reads if name not in seen]
+            if onward:
+                seen.add(onward[0])
+                chain.append(onward[0])
+            else:
+                chain.pop()
+
+
+def _check_timer(workload: Workload, problems: Problems) -> None:
+    """Budgets are finite (TOML has `inf` and `nan`)."""
+    for key in ("warmup", "repeat", "cudagraph_rep", "cooldown_s"):
+        value = getattr(workload.timer, key)
+        if value is not None and not 0 <= value < float("inf"):
+            problems.add("TB014", ("timer", key), f"must be finite, got {value}")

@@ -15,13 +15,14 @@ from tirbench.expression import (
     Expression,
 )
 from tirbench.load.kinds import KINDS
+from tirbench.model import Arguments, Function
 from tirbench.values import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tirbench.diagnostics import Problems
-    from tirbench.model import Argument, Arguments, Function, Implementation, Path, Workload
+    from tirbench.model import Argument, Implementation, Path, Workload
 
 HARNESS_NAMES: Final = frozenset(
     {"torch", "tb", "f", "device", "meta", "case", "program", "oracle", "launch"}
@@ -58,8 +59,13 @@ def collect_names(workload: Workload, problems: Problems) -> Names:
     for name, what, path in _definitions(workload):
         if name in names.defined:
             other, _ = names.defined[name]
-            problems.add("TB024", path, f"'{name}' is already {other}", at="key",
-                         hint="all names share one space; rename one of them")
+            problems.add(
+                "TB024",
+                path,
+                f"'{name}' is already {other}",
+                at="key",
+                hint="all names share one space; rename one of them",
+            )
             continue
         names.defined[name] = (what, path)
         reason = _reserved(name, what)
@@ -101,7 +107,10 @@ def _reserved(name: str, what: str) -> str:
 
 
 def check_expressions(
-    workload: Workload, names: Names, grid_names: dict[Path, frozenset[str] | None], problems: Problems
+    workload: Workload,
+    names: Names,
+    grid_names: dict[Path, frozenset[str] | None],
+    problems: Problems,
 ) -> None:
     """Note every name that an expression reads and nothing defines.
 
@@ -213,9 +222,23 @@ def names_in(*arguments: Argument | Function | Arguments | None) -> set[str]:
             found.update(argument.names)
         elif isinstance(argument, tuple):
             found |= names_in(*argument)
-        elif argument is not None and not isinstance(argument, bool | int | float):
-            args = getattr(argument, "args", argument)
-            found |= names_in(*args.positional, *(value for _, value in args.named))
+        elif isinstance(argument, Function):
+            found |= names_in(argument.args)
+        elif isinstance(argument, Arguments):
+            found |= names_in(argument.positional, *(value for _, value in argument.named))
+    return found
+
+
+def reached(names: set[str], workload: Workload) -> set[str]:
+    """Names, and those that the derived names among them read."""
+    derive = dict(workload.derive)
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(names_in(derive.get(name)))
     return found
 
 

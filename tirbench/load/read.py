@@ -17,7 +17,7 @@ from tirbench.diagnostics import line_and_column, newer_syntax
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]  # only there before 3.11
 
 if TYPE_CHECKING:
     from tirbench.diagnostics import Problems
@@ -84,7 +84,11 @@ def parse(text: str, problems: Problems) -> dict[str, Any] | None:
         return None
     if text.startswith("\ufeff"):
         problems.add_at(
-            "TB002", "a byte order mark", line=1, column=1, hint="save the file as UTF-8 without one"
+            "TB002",
+            "a byte order mark",
+            line=1,
+            column=1,
+            hint="save the file as UTF-8 without one",
         )
         return None
     document: dict[str, Any] | None = None
@@ -173,7 +177,6 @@ def _note_syntax(text: str, error: Exception, problems: Problems) -> None:
         hint = "each key and each [table] is written once"
     elif plain == "Invalid value":
         hint = "text is quoted"
-    problems.add_at("TB003", f"not TOML: {plain[:1].lower()}{plain[1:]}", line=line, column=column,
-                    hint=hint)
-
-
+    problems.add_at(
+        "TB003", f"not TOML: {plain[:1].lower()}{plain[1:]}", line=line, column=column, hint=hint
+    )

@@ -138,7 +138,7 @@ def _definition(
     unreadable = False
     for item, name in zip(node.decorator_list, decorators, strict=True):
         if name in ("autotune", "heuristics") and isinstance(item, ast.Call):
-            names = _tuned_names(item, name, node, values)
+            names = _tuned_names(item, name, values)
             unreadable = unreadable or names is None
             tuned += [(parameter, name) for parameter in names or ()]
     return Definition(
@@ -167,9 +167,7 @@ def _signature(args: ast.arguments) -> Signature:
     )
 
 
-def _tuned_names(
-    call: ast.Call, decorator: str, node: ast.AST, values: dict[str, ast.expr]
-) -> list[str] | None:
+def _tuned_names(call: ast.Call, decorator: str, values: dict[str, ast.expr]) -> list[str] | None:
     """The parameters that a tuner sets; `None` where its table is computed out of sight."""
     key = "configs" if decorator == "autotune" else "values"
     table = call.args[0] if call.args else None

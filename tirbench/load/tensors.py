@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tirbench.diagnostics import did_you_mean
-from tirbench.load.names import names_in, option_names
+from tirbench.load.names import names_in, option_names, reached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from tirbench.model import Path, Tensor, Workload
 
 
-def check_tensors(workload: Workload, written: dict[str, frozenset[str]], problems: Problems) -> None:
+def check_tensors(
+    workload: Workload, written: dict[str, frozenset[str]], problems: Problems
+) -> None:
     """Note what is wrong with the tensors.
 
     Args:
@@ -112,7 +114,9 @@ def _check_contents(
         message = "an out tensor is poisoned before it is verified; it has no init"
         hint = "role = 'inout' has contents that are restored before every call"
         problems.add("TB046", (*tensor.path, "init"), message, hint=hint)
-    through_view = any(t.name in computed and _leads_to(t, tensor, workload) for t in workload.tensors)
+    through_view = any(
+        t.name in computed and _leads_to(t, tensor, workload) for t in workload.tensors
+    )
     contents = tensor.init is not None or tensor.name in computed or through_view
     if tensor.role in ("in", "inout") and not contents and not problems.has(tensor.path):
         message = f"'{tensor.name}' has no contents"
@@ -172,25 +176,22 @@ def _check_view(
                 problems.add("TB017", (*tensor.path, key), message, at="key")
     elif not keys & {"shape", "strides", "offset", "dtype", "like"}:
         message = "the view says nothing of how it looks at its base"
-        problems.add("TB043", tensor.path, message, hint="give permute, or shape and strides", at="key")
+        problems.add(
+            "TB043", tensor.path, message, hint="give permute, or shape and strides", at="key"
+        )
     if base is not None and "role" in keys and base.role != tensor.role:
         message = f"the role of a view is that of its base, '{base.role}'"
         problems.add("TB043", (*tensor.path, "role"), message, hint="leave it out")
-    if base is not None and base.init is None and base.view is None and base.role == "out":
-        if tensor.name in computed:
-            problems.add("TB046", computed[tensor.name][:-1],
-                         f"'{tensor.name}' shows the out tensor '{base.name}'")
+    if base is not None and base.role == "out" and tensor.name in computed:
+        message = f"'{tensor.name}' shows the out tensor '{base.name}'"
+        problems.add("TB046", computed[tensor.name][:-1], message)
 
 
 def _check_order(workload: Workload, tensors: dict[str, Tensor], problems: Problems) -> None:
     """Contents can be made in some order: no tensor is computed from itself."""
-    derive = dict(workload.derive)
 
     def tensors_read(found: set[str]) -> set[str]:
-        through = set(found)
-        for _ in derive:
-            through |= {n for name in through & derive.keys() for n in names_in(derive[name])}
-        return through & tensors.keys()
+        return reached(found, workload) & tensors.keys()
 
     reads: dict[str, set[str]] = {}
     places: dict[str, Path] = {}
@@ -261,4 +262,4 @@ def _used(workload: Workload) -> set[str]:
             used |= names_in(tuple(value for _, value in tensor.init.parameters))
     for init in workload.inits:
         used |= names_in(init)
-    return used | names_in(tuple(argument for _, argument in workload.derive))
+    return reached(used, workload)

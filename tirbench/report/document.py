@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tirbench import codec
+from tirbench.codec.schema import json_schema
+from tirbench.model import Run
 from tirbench.report.table import KINDS, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tirbench.codec import Json
-from tirbench.codec.schema import json_schema
-    from tirbench.model import Run
 
 SCHEMA: Final = 1
 

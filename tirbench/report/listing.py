@@ -70,7 +70,8 @@ def show(case: Case) -> str:
         lines.append(f"  skipped: {case.skipped}")
     if case.selected_by:
         lines.append(f"  selected by {', '.join(sorted(case.selected_by))}")
-    values = [f"{name} = {shown(value)}" for name, value in case.values]
+    bound = {**dict(case.workload.params), **dict(case.values)}
+    values = [f"{name} = {shown(value)}" for name, value in bound.items()]
     lines += ["", "  values", *_indented(values or ["none"])]
     lines += ["", f"  tensors ({_total(case.tensors)})", *_indented(_tensors(case.tensors))]
     for function in case.inits:
@@ -195,11 +196,14 @@ def _implementation(implementation: BoundImplementation) -> list[str]:
 
 
 def _step(launch: BoundLaunch) -> list[str]:
-    lines = [f"{launch.kind} {launch.target}"]
-    lines += [f"  {shown(value)}" for value in launch.args.positional]
+    positional = ", ".join(map(shown, launch.args.positional))
+    lines = [f"{launch.kind} {launch.target}" + (f"({positional})" if positional else "")]
     width = max((len(name) for name, _ in launch.args.named), default=0)
     lines += [f"  {name:<{width}} = {shown(value)}" for name, value in launch.args.named]
-    lines += [f"  {name}: {shown(value)}" for name, value in launch.options]
+    lines += [
+        f"  {name}: {value if isinstance(value, str) else shown(value)}"
+        for name, value in launch.options
+    ]
     return lines
 
 
@@ -257,7 +261,8 @@ def _work(case: Case) -> Iterator[str]:
     if work.flops is None and work.bytes is None:
         yield "not said: no rates and no distance to the roof"
     if isinstance(work.bytes, int | float):
-        yield f"bytes {work.bytes} ({text.size(int(work.bytes))})"
+        rounded = f" ({text.size(int(work.bytes))})" if work.bytes >= 1024 else ""
+        yield f"bytes {work.bytes}{rounded}"
     elif work.bytes is not None:
         yield f"bytes {shown(work.bytes)}"
     if work.flops is not None:

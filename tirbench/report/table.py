@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from tirbench import digest
-from tirbench.model import Failed, Outcome, Rates, Row, Run, Skipped, Timed, Verified, Wrong
+from tirbench.model import Failed, Outcome, Row, Run, Skipped, Timed, Verified, Wrong
 from tirbench.report import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Kind: TypeAlias = Literal["timed", "verified", "wrong", "failed", "skipped"]
 KINDS: Final[tuple[Kind, ...]] = ("timed", "verified", "wrong", "failed", "skipped")
@@ -147,20 +147,47 @@ def _grouped(
 def _table(workload: str, outcomes: list[Outcome]) -> Table:
     references = _names(row.row for row in outcomes if row.row.role == "reference")
     ratios = [Column(f"ratio:{name}", f"/ {name}", right=True) for name in references]
-    lines = [line for _, rows in _grouped(outcomes, by="case") for line in _case_lines(rows)]
+    cases = _grouped(outcomes, by="case")
+    idle = _idle(cases)
+    lines = [line for case, rows in cases if case not in idle for line in _case_lines(rows)]
+    lines += [_idle_line(reason, idle) for reason in dict.fromkeys(idle.values())]
     columns = [
         Column("case", "case"),
         Column("implementation", "implementation"),
         Column("verified", "verified"),
         Column("time", "midmean µs", right=True),
         *ratios,
-        Column("gbytes", "GB/s", right=True),
-        Column("tflops", "TFLOP/s", right=True),
+        Column("rate", "rate", right=True),
         Column("roof", "roof", right=True),
         Column("notes", "notes"),
     ]
     shown = [column for column in columns if any(line.cell(column.key) for line in lines)]
     return Table(workload, tuple(shown), tuple(lines))
+
+
+def _idle(cases: list[tuple[str, list[Outcome]]]) -> dict[str, str]:
+    """The cases of which nothing was run, each with the one reason for all of it."""
+    reasons = {
+        case: {outcome.reason if isinstance(outcome, Skipped) else None for outcome in rows}
+        for case, rows in cases
+    }
+    return {
+        case: reason
+        for case, found in reasons.items()
+        if len(found) == 1 and (reason := next(iter(found))) is not None
+    }
+
+
+def _idle_line(reason: str, idle: Mapping[str, str]) -> Line:
+    """One line for all cases that were not run for the same reason."""
+    cases = [case for case, why in idle.items() if why == reason]
+    cells = {
+        "case": text.count(len(cases), "case"),
+        "implementation": "all",
+        "verified": "skipped",
+        "notes": f"{reason} ({', '.join(cases)})",
+    }
+    return Line(kind="skipped", first_of_case=True, cells=tuple(cells.items()), reference=False)
 
 
 def _names(rows: Iterable[Row]) -> list[str]:
@@ -204,7 +231,7 @@ def _cells(outcome: Outcome, reference_us: dict[str, float]) -> dict[str, str]:
                 "verified": _verified(outcome),
                 "time": text.microseconds(estimate.midmean_us, estimate.half_width_us),
                 **_ratios(outcome, reference_us),
-                **_rates(outcome.rates),
+                **_rates(outcome),
                 "notes": "; ".join(outcome.notes),
             }
         case Verified():
@@ -235,12 +262,17 @@ def _ratios(outcome: Timed, reference_us: dict[str, float]) -> dict[str, str]:
     }
 
 
-def _rates(rates: Rates) -> dict[str, str]:
-    cells = {}
-    if rates.gbytes_per_s is not None:
-        cells["gbytes"] = text.significant(rates.gbytes_per_s)
-    if rates.tflops is not None:
-        cells["tflops"] = text.significant(rates.tflops)
+def _rates(outcome: Timed) -> dict[str, str]:
+    """The rate that bounds the case (bandwidth, or compute where it names a roof) and the share of it."""
+    rates = outcome.rates
+    cells: dict[str, str] = {}
+    computes = rates.roof_by == "compute" or (
+        rates.roof_by is None and outcome.work.roof is not None
+    )
+    if rates.tflops is not None and (computes or rates.gbytes_per_s is None):
+        cells["rate"] = f"{text.significant(rates.tflops, 3)} TFLOP/s"
+    elif rates.gbytes_per_s is not None:
+        cells["rate"] = f"{text.significant(rates.gbytes_per_s, 3)} GB/s"
     if rates.roof is not None:
         cells["roof"] = f"{text.percent(rates.roof)} {ROOF_WORDS[rates.roof_by]}".rstrip()
     return cells

@@ -49,7 +49,7 @@ def significant(number: float, digits: int = 4) -> str:
 
 def microseconds(midmean_us: float, half_width_us: float) -> str:
     """A time and its interval: `3.412 ±0.02`; two digits of the interval where it begins with a 1."""
-    first = f"{half_width_us:.0e}"[0]
+    first = f"{half_width_us:.1e}"[0]
     width = significant(half_width_us, 2 if first == "1" else 1) if half_width_us > 0 else "0"
     return f"{significant(midmean_us)} ±{width}"
 

@@ -43,7 +43,8 @@ def poison_allocator(device: torch.device | str, nbytes: int | Iterable[int]) ->
 
     Blocks of these sizes are allocated, filled with bytes that are NaN in every floating dtype, and
     freed: torch's caching allocator hands the same blocks out next on the same stream. Memory that held
-    another implementation's right answer is so not mistaken for a result.
+    another implementation's right answer is so not mistaken for a result. On a CPU, whose allocator
+    promises nothing of that kind, it mostly works for small blocks.
     """
     sizes = [nbytes] if isinstance(nbytes, int) else list(nbytes)
     blocks = [torch.empty(size, dtype=torch.uint8, device=device).fill_(0xFF) for size in sizes]

@@ -11,13 +11,14 @@ import torch
 
 from tirbench.timing import references as reference_builders
 from tirbench.timing.device import CudaDevice, open_cuda
-from tirbench.timing.distributed import DistributedRun
+from tirbench.timing.distributed import DistributedRun, on_all_ranks
 from tirbench.timing.flush import BUFFERS
 from tirbench.timing.local import LocalRun
 from tirbench.timing.plan import Call, Closure, Timer
 from tirbench.timing.references import Failures
 from tirbench.timing.request import Request, validate
 from tirbench.timing.result import distributed_result, local_result
+from tirbench.timing.timers.common import require_no_capture
 from tirbench.timing.timers.cudagraph_proton import CudagraphProtonTimer
 from tirbench.timing.timers.event import EventTimer
 from tirbench.timing.timers.kineto import KinetoTimer
@@ -197,7 +198,12 @@ class RankDevice:
 
 
 def _bench_ranks(request: Request, context: DistributedBenchContext) -> dict[str, Any]:
-    device = open_cuda(request.device, request.timer)
+    def open_device() -> CudaDevice:
+        device = open_cuda(request.device, request.timer)
+        require_no_capture(device, request.timer)
+        return device
+
+    device = on_all_ranks(context, "opening the device", open_device)
     with device.active():
         run = DistributedRun(
             request=request,

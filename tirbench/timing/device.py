@@ -148,6 +148,7 @@ def open_cuda(device: object, timer: str) -> CudaDevice:
     """The GPU to time on: `device`, or torch's current one when None.
 
     Raises:
+        ValueError: `device` names no device at all.
         TimerUnavailable: there is no such GPU.
     """
     if not torch.cuda.is_available():
@@ -157,7 +158,10 @@ def open_cuda(device: object, timer: str) -> CudaDevice:
         )
     if device is None:
         return CudaDevice(torch.cuda.current_device())
-    chosen = torch.device(device if isinstance(device, (int, torch.device)) else str(device))
+    try:
+        chosen = torch.device(f"cuda:{device}" if isinstance(device, int) else str(device))
+    except RuntimeError as error:
+        raise ValueError(f"device must be a CUDA device, got {device!r}") from error
     if chosen.type != "cuda":
         raise TimerUnavailable(
             f"timer {timer!r} times a CUDA device, not {str(chosen)!r}; timer='wall' times CPU work"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tirbench.errors import AttributionError, ImpossibleTime, MeasurementError
 from tirbench.timing import references
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tirbench.timing.plan import Closure
     from tirbench.timing.references import Failures
     from tirbench.timing.request import Request
+
+T = TypeVar("T")
 
 # Fixed by the public protocol: deepseek-ai/DeepGEMM, deep_gemm/testing/bench.py (bench_kineto), through
 # the API page: the same counts on all ranks, or in-kernel collectives deadlock.
@@ -56,6 +58,26 @@ class Vote(IntEnum):
     SKIPPED = 1
     RECORDS_LOST = 2
     FAILED = 3
+    ABORTED = 4
+
+
+def vote(context: DistributedBenchContext, own: Vote) -> Vote:
+    """The worst vote of all ranks; a collective call."""
+    return Vote(round(context.max_reduce(float(own))))
+
+
+def on_all_ranks(context: DistributedBenchContext, what: str, action: Callable[[], T]) -> T:
+    """The result of the action if it succeeds on every rank.
+
+    Raises:
+        Exception: what the action raised here.
+        MeasurementError: it failed on another rank.
+    """
+    results: list[T] = []
+    failure = _attempt(lambda: results.append(action()))
+    if vote(context, _vote(failure)) is not Vote.FINE:
+        raise failure or MeasurementError(f"{what} failed on another rank")
+    return results[0]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,9 +132,9 @@ class DistributedRun:
                     self.sleep(self.request.cooldown_s)
                 self._measure_one(self.calls[name])
 
-    def vote(self, vote: Vote) -> Vote:
+    def vote(self, own: Vote) -> Vote:
         """The worst vote of all ranks."""
-        return Vote(round(self.context.max_reduce(float(vote))))
+        return vote(self.context, own)
 
     def _build(self) -> None:
         launches: dict[str, Closure] = dict(self.request.funcs)
@@ -133,11 +155,11 @@ class DistributedRun:
             built = references.build({name: builder}, self.failures)
         except TypeError as error:
             wrong_type = error
-        failed = wrong_type is not None or name in self.failures.errors
+        failed = name in self.failures.errors
         own = Vote.FAILED if failed else Vote.FINE if built else Vote.SKIPPED
-        worst = self.vote(own)
-        if wrong_type is not None:
-            raise wrong_type
+        worst = self.vote(own if wrong_type is None else Vote.ABORTED)
+        if worst is Vote.ABORTED:
+            raise wrong_type or MeasurementError(f"reference {name!r} is wrong on another rank")
         if worst is Vote.FAILED and own is not Vote.FAILED:
             self.failures.skipped.pop(name, None)
             self.failures.add(name, MeasurementError("its builder failed on another rank"), "build")

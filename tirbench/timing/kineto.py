@@ -178,7 +178,8 @@ def _explain(
     seen = sorted({event.label for event in events if event.kind != "annotation"})
     if not seen:
         return (
-            f"{head} It recorded nothing on the GPU at all, not even the flush: the profiler is dead."
+            f"{head} It recorded nothing on the GPU at all, not even the kernel at its start: the "
+            "profiler is dead."
             f"{profilers.other_family('kineto')} {profilers.ANOTHER_PROCESS}"
         )
     shown = ", ".join(repr(label) for label in seen[:5])

@@ -22,12 +22,12 @@ def load_operation(module, name):
         ImportError: liger-kernel is missing, or its version has no such operation.
     """
     try:
-        return getattr(importlib.import_module(f"liger_kernel.ops.{module}"), name)
-    except (ImportError, AttributeError) as error:
-        raise ImportError(
-            f"liger_kernel.ops.{module}.{name} is not there ({error}); "
-            "to time this reference: pip install -U liger-kernel"
-        ) from error
+        operations = importlib.import_module(f"liger_kernel.ops.{module}")
+    except ImportError as error:
+        raise ImportError(f"{error}; to time this reference: pip install liger-kernel") from error
+    if not hasattr(operations, name):
+        raise ImportError(f"this liger-kernel has no {name}; pip install -U liger-kernel")
+    return getattr(operations, name)
 
 
 def build_rmsnorm(x, w, eps):

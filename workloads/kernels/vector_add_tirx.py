@@ -17,6 +17,9 @@ from tvm_tirx.script import tirx as T
 LANES = 16
 """Elements per CPU access: 64 bytes of float32, a cache line and the widest register of x86-64."""
 
+GRAIN = 32768
+"""Elements below which waking other threads costs more than they save; torch has the same bound."""
+
 VEC = 4
 """Elements per thread and access on CUDA: 16 bytes, the widest load there is."""
 
@@ -29,10 +32,15 @@ def vector_add_llvm(
     *,
     N: T.constexpr,
 ):
-    """Add LANES elements at a time; the runtime splits the range evenly over its threads."""
-    for i in T.parallel(N // LANES):
-        lanes = T.ramp(i * LANES, 1, LANES)
-        Z[lanes] = X[lanes] + Y[lanes]
+    """Add LANES elements at a time; the runtime splits a long range evenly over its threads."""
+    if T.constexpr(N < GRAIN):
+        for i in T.serial(N // LANES):
+            lanes = T.ramp(i * LANES, 1, LANES)
+            Z[lanes] = X[lanes] + Y[lanes]
+    else:
+        for i in T.parallel(N // LANES):
+            lanes = T.ramp(i * LANES, 1, LANES)
+            Z[lanes] = X[lanes] + Y[lanes]
 
 
 @T.jit

@@ -72,6 +72,7 @@ class CudagraphProtonTimer:
             session = self.open_session()
             tree = []
             try:
+                self.device.fill_one()  # a sign of life: a profiler that misses even this is dead
                 graphs = self._capture(plan, session, names)
                 replays = self._replay(plan, graphs, session, names)
                 drain(self.device, plan)

@@ -71,6 +71,7 @@ class ProtonTimer:
 
         tree = []
         try:
+            self.device.fill_one()  # a sign of life: a profiler that misses even this is dead
             walk(plan.timed, launch, self.device, self.sleep)
             drain(self.device, plan)
         finally:
@@ -138,7 +139,8 @@ def explain_missing(name: str, found: int, launches: int, attribution: Attributi
     seen = sorted({*attribution.elsewhere, *_names(attribution)})
     if not seen:
         return (
-            f"{head} It recorded no kernel at all, not even the flush: the profiler is dead."
+            f"{head} It recorded no kernel at all, not even the one that asks for a sign "
+            "of life: the profiler is dead."
             f"{profilers.other_family('proton')} {profilers.ANOTHER_PROCESS}"
         )
     if found == 0:

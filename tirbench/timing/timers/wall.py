@@ -58,7 +58,7 @@ class WallTimer:
         Raises:
             TimerUnavailable: the caller asks for another device.
         """
-        if device is not None and str(device) != "cpu":
+        if device is not None and str(device).partition(":")[0] != "cpu":
             raise TimerUnavailable(
                 f"timer 'wall' times CPU work, not {str(device)!r}; use timer='proton' or 'event'"
             )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHAPE = (64, 32, 512)
 
 
-class Limit(TorchDispatchMode):
+class Limit(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed here
     """A device on which nothing larger than a few pieces can be allocated."""
 
     def __torch_dispatch__(

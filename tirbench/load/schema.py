@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tirbench.diagnostics import closest, did_you_mean
 from tirbench.load.accept import Accepts, compile_schema
@@ -14,10 +14,11 @@ from tirbench.load.kinds import KINDS, with_plug_ins
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jsonschema.exceptions import ValidationError
-
     from tirbench.diagnostics import Problems
     from tirbench.model import Path as TomlPath
+
+SchemaError: TypeAlias = Any
+"""A `jsonschema.ValidationError`, whose fields the type stubs leave half open."""
 
 SCHEMA_FILE: Final = Path(__file__).parent.parent / "schema" / "workload.schema.json"
 
@@ -43,7 +44,7 @@ _FREE_TABLES: Final = {
 
 
 @lru_cache(maxsize=1)
-def schema() -> dict[str, Any]:
+def workload_schema() -> dict[str, Any]:
     """The JSON Schema of a workload, with the kinds of registered plug-ins."""
     loaded: dict[str, Any] = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
     return with_plug_ins(loaded)
@@ -51,7 +52,7 @@ def schema() -> dict[str, Any]:
 
 def forget() -> None:
     """Forget the compiled schema: the kinds have changed."""
-    for cached in (schema, _accepts, _validator):
+    for cached in (workload_schema, _accepts, _validator):
         cached.cache_clear()
 
 
@@ -63,7 +64,7 @@ def validate(document: dict[str, Any], problems: Problems) -> dict[str, Any] | N
     """
     if _accepts()(document):
         return document
-    errors: list[ValidationError] = list(_validator().iter_errors(document))
+    errors: list[SchemaError] = list(_validator().iter_errors(document))
     meant = {
         (*_path(error), closest(key, _known_keys(error)))
         for error in errors
@@ -81,33 +82,33 @@ def validate(document: dict[str, Any], problems: Problems) -> dict[str, Any] | N
 
 @lru_cache(maxsize=1)
 def _accepts() -> Accepts:
-    return compile_schema(schema())
+    return compile_schema(workload_schema())
 
 
 @lru_cache(maxsize=1)
 def _validator() -> Any:
     from jsonschema import Draft202012Validator  # 90 ms, so only for an error
 
-    return Draft202012Validator(schema())
+    return Draft202012Validator(workload_schema())
 
 
-def _path(error: ValidationError) -> TomlPath:
+def _path(error: SchemaError) -> TomlPath:
     return tuple(error.absolute_path)
 
 
 def _explain(
-    error: ValidationError, meant: set[tuple[str | int | None, ...]], problems: Problems
+    error: SchemaError, meant: set[tuple[str | int | None, ...]], problems: Problems
 ) -> None:
     """Note one error of the schema; a missing key that a misspelt one was `meant` to be is no news."""
     path, value, limit = _path(error), error.instance, error.validator_value
+    if "propertyNames" in error.absolute_schema_path:
+        _explain_name(error, problems)
+        return
     match error.validator:
         case "additionalProperties":
             for key in _unknown_keys(error):
-                known = _known_keys(error)
-                hint = did_you_mean(key, known, "the keys here are")
+                hint = did_you_mean(key, _known_keys(error), "the keys here are")
                 problems.add("TB010", (*path, key), f"unknown key '{key}'", hint=hint, at="key")
-        case "propertyNames" | "enum" | "pattern" if "propertyNames" in error.absolute_schema_path:
-            _explain_name(error, problems)
         case "required":
             for key in limit:
                 if key not in value and (*path, key) not in meant:
@@ -118,33 +119,40 @@ def _explain(
             problems.add("TB012", path, f"must be {wanted}, got {_shown(value)}")
         case "enum" | "const":
             _explain_word(path, value, limit if isinstance(limit, list) else [limit], problems)
+        case _:
+            _explain_bound(error, problems)
+
+
+def _explain_bound(error: SchemaError, problems: Problems) -> None:
+    """Note a number, a size or a text out of bounds."""
+    path, value, limit = _path(error), error.instance, error.validator_value
+    match error.validator:
         case "minimum" | "exclusiveMinimum" | "maximum":
             words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
-            bound = f"{words[error.validator]} {limit}"
-            problems.add("TB014", path, f"must be {bound}, got {_shown(value)}")
+            message = f"must be {words[error.validator]} {limit}, got {_shown(value)}"
+            problems.add("TB014", path, message)
         case "minItems" | "maxItems":
             word = "at least" if error.validator == "minItems" else "at most"
             entries = "entry" if limit == 1 else "entries"
             problems.add("TB015", path, f"must have {word} {limit} {entries}, got {len(value)}")
         case "minProperties":
-            what = "at least one entry is needed here"
-            problems.add("TB015", path, what)
+            problems.add("TB015", path, "must have at least one entry")
         case "minLength":
             problems.add("TB016", path, "must not be empty")
         case "pattern":
-            problems.add("TB016", path, f"{value!r} is not of the form that is read here",
-                         hint=error.schema.get("description", ""))
+            message = f"{value!r} is not of the form that is read here"
+            problems.add("TB016", path, message, hint=error.schema.get("description", ""))
         case _:  # pragma: no cover - a test holds the schema's keywords against this list
             problems.add("TB013", path, error.message)
 
 
-def _unknown_keys(error: ValidationError) -> list[str]:
+def _unknown_keys(error: SchemaError) -> list[str]:
     """The keys that an object may not have."""
     known = error.schema.get("properties", {})
     return [key for key in error.instance if key not in known]
 
 
-def _known_keys(error: ValidationError) -> list[str]:
+def _known_keys(error: SchemaError) -> list[str]:
     """The keys an object may have; of a launch those of its kind."""
     keys = list(error.schema.get("properties", {}))
     if "target" in keys and "kind" in keys:
@@ -154,7 +162,7 @@ def _known_keys(error: ValidationError) -> list[str]:
     return keys
 
 
-def _explain_name(error: ValidationError, problems: Problems) -> None:
+def _explain_name(error: SchemaError, problems: Problems) -> None:
     """Note a key that is no name, or that belongs to another kind."""
     path, key = _path(error), str(error.instance)
     if error.validator == "pattern":
@@ -175,8 +183,9 @@ def _explain_name(error: ValidationError, problems: Problems) -> None:
         problems.add("TB017", (*path, key), message, hint=hint, at="key")
     elif owners:
         hint = f"it belongs to kind {' and '.join(owners)}"
-        problems.add("TB054", (*path, key), f"'{key}' is not an option of this kind", hint=hint,
-                     at="key")
+        problems.add(
+            "TB054", (*path, key), f"'{key}' is not an option of this kind", hint=hint, at="key"
+        )
     elif _is_init_parameter(key):
         listed = ", ".join(name for name in allowed if name != "kind") or "none"
         hint = f"its parameters: {listed}"
@@ -185,13 +194,13 @@ def _explain_name(error: ValidationError, problems: Problems) -> None:
 
 
 def _is_init_parameter(key: str) -> bool:
-    return key in schema()["$defs"]["init"]["else"]["properties"]
+    return key in workload_schema()["$defs"]["init"]["else"]["properties"]
 
 
 def _explain_missing(path: TomlPath, key: str, problems: Problems) -> None:
     """Note a key that must be there."""
     hints = {
-        "check": "[check.oracle] says what is right; without one: disabled = \"reason\"",
+        "check": '[check.oracle] says what is right; without one: disabled = "reason"',
         "kernels": "[kernels.NAME] is what is timed",
         "tensors": "[tensors] holds what the kernels work on",
         "grid": 'grid = ["cdiv(n, BLOCK)"]',
@@ -202,25 +211,27 @@ def _explain_missing(path: TomlPath, key: str, problems: Problems) -> None:
     problems.add("TB011", path, f"missing key '{key}'", hint=hints.get(key, ""), at="key")
 
 
-def _explain_word(
-    path: TomlPath, value: object, allowed: list[Any], problems: Problems
-) -> None:
+def _explain_word(path: TomlPath, value: object, allowed: list[Any], problems: Problems) -> None:
     """Note a word that is not one of those allowed."""
     if not isinstance(value, str):
-        words = " or ".join(repr(word) for word in allowed)
-        problems.add("TB012", path, f"must be {words}, got {_shown(value)}")
+        listed = " or ".join(str(word) for word in allowed)
+        problems.add("TB012", path, f"must be {listed}, got {_shown(value)}")
         return
     words = [str(word) for word in allowed]
     close = closest(value, words)
     hint = f"did you mean '{close}'?" if close else "one of " + ", ".join(words)
-    if path and path[-1] == "init" and value in schema()["$defs"]["init"]["else"]["properties"][
-        "kind"
-    ]["enum"]:
+    if (
+        path
+        and path[-1] == "init"
+        and value in workload_schema()["$defs"]["init"]["else"]["properties"]["kind"]["enum"]
+    ):
         message = f"'{value}' needs parameters"
         hint = f'init = {{ kind = "{value}", … }}'
     else:
         name = path[-1] if path else ""
-        message = f"'{value}' is not a {name}" if isinstance(name, str) else f"'{value}' is not known"
+        message = (
+            f"'{value}' is not a {name}" if isinstance(name, str) else f"'{value}' is not known"
+        )
     problems.add("TB013", path, message, hint=hint)
 
 
@@ -241,7 +252,7 @@ def _shown(value: object) -> str:
             return f"a {type(value).__name__}"
 
 
-def _repair(document: dict[str, Any], error: ValidationError) -> None:
+def _repair(document: dict[str, Any], error: SchemaError) -> None:
     """Read a misspelt key or word as what it was meant to be; drop a key that nothing is like."""
     if error.validator == "additionalProperties":
         holder = _at(document, _path(error))
@@ -267,9 +278,9 @@ def _repair(document: dict[str, Any], error: ValidationError) -> None:
 def _at(document: Mapping[str, Any], path: TomlPath) -> Any:
     """What stands at a path of the document, if it still does."""
     value: Any = document
-    for key in path:
-        try:
+    try:
+        for key in path:
             value = value[key]
-        except (KeyError, IndexError, TypeError):
-            return None
+    except (KeyError, IndexError, TypeError):
+        return None
     return value

@@ -1,0 +1,1 @@
+"""Programs that measure tirbench itself; run them from the root: `python -m benchmarks.fidelity`."""
