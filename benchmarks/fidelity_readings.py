@@ -2,7 +2,7 @@
 
 Everything here runs in worker processes. The second reading of Proton's public protocol follows Triton 3.8's
 `do_bench_proton` and `do_bench_cudagraph_proton` and shares no code with tirbench, so that a mistake
-of one of them shows.
+of one of them shows. `triton.profiler` is imported by whom uses it, never beside Kineto.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, Final, TypeAlias
 import torch
 import triton
 import triton.language as tl
-import triton.profiler as proton
 import triton.testing
 
 from tirbench.timing import bench, midmean
@@ -157,6 +156,8 @@ def do_bench(launch: Closure) -> float:
 
 def public_proton(launch: Closure) -> float:
     """The public protocol of `proton`, read a second time, µs."""
+    import triton.profiler as proton
+
     launch()
     torch.cuda.synchronize()
     cache = torch.empty(256 * 1024 * 1024 // 4, dtype=torch.int, device="cuda")
@@ -188,6 +189,8 @@ def public_proton(launch: Closure) -> float:
 
 def public_cudagraph_proton(launch: Closure) -> float:
     """The public protocol of `cudagraph_proton`, read a second time, µs."""
+    import triton.profiler as proton
+
     cache = torch.empty(256 * 1024 * 1024 // 4, dtype=torch.int, device="cuda")
     with torch.cuda.stream(torch.cuda.Stream()):
         launch()
@@ -219,6 +222,8 @@ def public_cudagraph_proton(launch: Closure) -> float:
 
 def scope_times_ns(run: Closure) -> list[int]:
     """GPU time below every `public.…` scope that Proton saw while it ran; from the file it writes."""
+    import triton.profiler as proton
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "public"
         session = proton.start(str(path), context="shadow", data="tree")

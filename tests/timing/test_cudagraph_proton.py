@@ -22,7 +22,8 @@ def test_a_graph_of_the_budget_is_replayed_ten_times(gpu: FakeGpu, fake_bench: F
     assert protocol["repeat_counts"]["f"] == [20]
     assert gpu.log.count("replay") == 10
     assert result["impls"]["f"] == pytest.approx(50.0)
-    assert result["samples"]["f"] == [[50.0] * 200]
+    assert result["samples"]["f"] == [[50.0] * 20]
+    assert protocol["replays_per_sample"]["f"] == [10]
 
 
 def test_the_estimate_of_a_graph_leaves_out_the_flush(gpu: FakeGpu, fake_bench: FakeBench) -> None:
@@ -60,28 +61,29 @@ def test_the_capture_stream_is_warmed_up_first(gpu: FakeGpu, fake_bench: FakeBen
     assert set(launched_on) == {7}
 
 
-def test_merged_replays_give_the_mean_and_say_over_how_many(
+def test_a_proton_that_merges_replays_gives_means_and_says_over_how_many(
     gpu: FakeGpu, fake_bench: FakeBench
 ) -> None:
     result = fake_bench(
         {"f": gpu.kernel(50.0)},
         timer="cudagraph_proton",
-        cudagraph_rep=1.0,
+        calls=36,
         session=partial(FakeProton, gpu, merge_replays=True),
     )
-    assert result["samples"]["f"] == [[50.0] * 20]
-    assert result["benchmark_protocol"]["replays_per_sample"]["f"] == [10]
+    assert result["samples"]["f"] == [[50.0] * 12]
+    assert result["benchmark_protocol"]["replays_per_sample"]["f"] == [3]
 
 
 @pytest.mark.parametrize(
-    ("merge", "message"),
+    ("options", "merge", "message"),
     [
-        (True, "9 kernels in 10 replays"),
-        (False, "19 of 20 launches. Records were lost"),
+        ({"cudagraph_rep": 1.0}, False, "9 kernels in 10 replays"),
+        ({"calls": 24}, True, "1 kernels in 2 replays"),
+        ({"calls": 24}, False, "to 11 of 12 launches. Records were lost"),
     ],
 )
 def test_a_lost_replay_is_an_error_and_no_smaller_number(
-    gpu: FakeGpu, fake_bench: FakeBench, merge: bool, message: str
+    gpu: FakeGpu, fake_bench: FakeBench, options: dict[str, Any], merge: bool, message: str
 ) -> None:
     def lossy() -> FakeProton:
         lost: list[int] = []
@@ -98,8 +100,8 @@ def test_a_lost_replay_is_an_error_and_no_smaller_number(
         fake_bench(
             {"f": gpu.kernel(50.0, "f")},
             timer="cudagraph_proton",
-            cudagraph_rep=1.0,
             session=lossy,
+            **options,
         )
 
 

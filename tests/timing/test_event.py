@@ -173,3 +173,10 @@ def test_keyboard_interrupts_pass_through(
             prepare=prepare,
             timer="event",
         )
+
+
+def test_events_know_a_span_and_nothing_else(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    result = fake_bench({"f": gpu.kernel(5.0)}, timer="event", calls=3)
+    activity = result["activity"]["f"]
+    assert activity["span_us"] == pytest.approx(5.0)
+    assert (activity["sum_us"], activity["busy_us"], activity["kernels"]) == (None, None, None)

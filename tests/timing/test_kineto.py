@@ -154,6 +154,7 @@ def test_the_span_is_at_least_the_busy_time_and_that_at_most_the_sum(
     )
     assert activity.busy_us is not None
     assert activity.span_us is not None
+    assert activity.sum_us is not None
     assert activity.span_us >= activity.busy_us > 0
     assert activity.busy_us <= activity.sum_us
 

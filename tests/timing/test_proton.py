@@ -64,6 +64,18 @@ def test_an_interleaved_round_pays_for_one_session(gpu: FakeGpu, fake_bench: Fak
     assert result["samples"] == {"a": [[5.0] * 16] * 3, "b": [[6.0] * 16] * 3}
 
 
+def test_groups_of_unlike_durations_share_the_session_of_their_round(
+    gpu: FakeGpu, fake_bench: FakeBench
+) -> None:
+    funcs = {"a": gpu.kernel(5.0, "a"), "b": gpu.kernel(6.0, "b"), "slow": gpu.kernel(900.0)}
+    result = fake_bench(funcs, order="interleaved", calls=8, rounds=2)
+    assert gpu.log.count("proton start") == 2
+    protocol = result["benchmark_protocol"]
+    assert protocol["groups"] == [["a", "b"], ["slow"]]
+    assert protocol["sequence"][0] == [*"abba", *["slow"] * 8]
+    assert protocol["sub_blocks"] == {"a": (1, 4), "b": (1, 4), "slow": (0, 1)}
+
+
 def test_a_zero_estimate_makes_a_thousand_calls(gpu: FakeGpu, fake_bench: FakeBench) -> None:
     gpu.event_answers_ms = [0.0] * 12
     result = fake_bench({"f": gpu.kernel(5.0)})

@@ -31,7 +31,7 @@ def interleave(
     durations_us: dict[str, float], count: int, *, regime: Any = None, reverse: bool = False
 ) -> Plan:
     pilots = {name: pilot(us) for name, us in durations_us.items()}
-    shape = schedule.block_shape("proton", max(durations_us.values()))
+    shape = schedule.block_shape("proton", pilot(max(durations_us.values())), regime)
     calls = [call(name) for name in durations_us]
     return schedule.interleaved(calls, pilots, count, shape, Pacer(regime=regime), reverse=reverse)
 
@@ -231,3 +231,30 @@ def test_the_l2_policy_is_recorded_and_never_implied(
     result = fake_bench({"f": gpu.kernel(5.0)}, timer="event", calls=2, l2=l2)
     assert result["benchmark_protocol"]["l2"] == l2
     assert ("flush" in gpu.log) is flushed
+
+
+def test_a_sub_block_of_a_graph_is_a_replay_of_eight_to_sixteen_calls() -> None:
+    for us in (2.0, 200.0, 900.0):
+        discarded, kept = schedule.block_shape("cudagraph_proton", pilot(us), "burst")
+        assert 8 <= discarded + kept <= 16
+        assert (discarded + kept) * (us + 65) <= BURST_WORK_US
+    assert schedule.block_shape("cudagraph_proton", pilot(9_000.0), "burst") == (0, 1)
+
+
+def test_estimates_count_towards_the_burst(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    funcs = {name: gpu.kernel(2000.0, name) for name in "abc"}
+    fake_bench(funcs, timer="event", calls=4, regime="burst", order="interleaved")
+    spent_us, longest_us = 0.0, 0.0
+    for entry in gpu.log:
+        cost_us = 2000.0 if entry in funcs else 65.0 if entry == "flush" else 0.0
+        spent_us = 0.0 if entry == "rest" else spent_us + cost_us
+        longest_us = max(longest_us, spent_us)
+    # A pilot is not interrupted: first call, check of the stream and five estimates come in one piece.
+    assert longest_us <= 20_000
+
+
+def test_a_longer_stretch_of_work_is_followed_by_a_longer_rest() -> None:
+    pacer = Pacer(regime="burst")
+    pacer.worked(45_000.0)
+    (rest,) = pacer.spend(1_000.0)
+    assert rest.seconds == pytest.approx(0.06)

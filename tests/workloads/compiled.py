@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import triton
-from kernel_files import WORKLOADS, load
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from tests.workloads.kernel_files import WORKLOADS, load
 from tirbench.expand import expand
 from tirbench.load import load as load_workload
 from tirbench.model import BoundImplementation, Case

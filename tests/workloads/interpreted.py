@@ -17,7 +17,8 @@ from typing import Any
 os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
-from kernel_files import load
+
+from tests.workloads.kernel_files import load
 
 Launch = tuple[Callable[[], object], dict[str, torch.Tensor], dict[str, torch.Tensor]]
 

@@ -34,7 +34,7 @@ def facts_from(program: str) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     environment.pop("TRITON_INTERPRET", None)
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name(f"{program}.py"))],
+        [sys.executable, "-m", f"tests.workloads.{program}"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

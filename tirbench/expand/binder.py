@@ -44,18 +44,20 @@ class Report:
         *,
         case: str,
         detail: str = "",
+        hint: str = "",
         span: tuple[int, int] | None = None,
     ) -> None:
         """Note a problem of one case; the first case speaks for the others."""
-        known = self._cases.setdefault((code, path), [message, detail, span, case, 0])
-        known[-1] += 1
+        known = self._cases.setdefault((code, path), [message, detail, hint, span, case, set()])
+        known[-1].add(case)
 
     def close(self) -> None:
         """Hand everything on to the problems of the file."""
-        for (code, path), (message, detail, span, case, number) in self._cases.items():
-            more = f" and {number - 1} more" * (number > 1)
-            hint = f"in case {case}{more}" + f": {detail}" * bool(detail)
-            self.problems.add(code, path, message, hint=hint, span=span)
+        for (code, path), (message, detail, hint, span, case, cases) in self._cases.items():
+            more = f" and {len(cases) - 1} more" * (len(cases) > 1)
+            where = f"in case {case}{more}" + f": {detail}" * bool(detail)
+            full = f"{hint} ({where})" if hint else where
+            self.problems.add(code, path, message, hint=full, span=span)
         self._cases.clear()
 
     def __bool__(self) -> bool:
@@ -96,10 +98,9 @@ class Binder:
         span: tuple[int, int] | None = None,
     ) -> None:
         """Note a problem of this case, with the values that the expression reads."""
-        values = ", ".join(self.shown(argument)) if isinstance(argument, Expression) else ""
-        detail = "; ".join(part for part in (values, hint) if part)
+        detail = ", ".join(self.shown(argument)) if isinstance(argument, Expression) else ""
         self.failed = True
-        self.report.add(code, path, message, case=self.case, detail=detail, span=span)
+        self.report.add(code, path, message, case=self.case, detail=detail, hint=hint, span=span)
 
     def shown(self, expression: Expression) -> list[str]:
         """The names of an expression with their values: `hidden = 4096`."""

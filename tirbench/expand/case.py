@@ -144,7 +144,7 @@ def _identify(
             binder.note("TB032", ("id",), message)
     except ValueError as error:
         path: Path = ("id",) if plan.workload.id is not None else where
-        binder.note("TB032", path, str(error), hint="letters, digits and _ . , = + @ % - are")
+        binder.note("TB032", path, str(error), hint="ids are letters, digits and _ . , = + @ % -")
     raise Unbound
 
 

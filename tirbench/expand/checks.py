@@ -41,9 +41,7 @@ def bind_check(workload: Workload, layouts: Mapping[str, Layout], binder: Binder
         dtype=check.dtype,
         grad=check.grad,
         grad_seed=seed,
-        outputs=tuple(
-            _output(rule, layouts[rule.tensor].dtype, binder) for rule in rules(workload, check)
-        ),
+        outputs=tuple(_output(rule, layouts, binder) for rule in rules(workload, check)),
         disabled=check.disabled,
     )
 
@@ -59,8 +57,9 @@ def rules(workload: Workload, check: Check) -> list[OutputCheck]:
     ]
 
 
-def _output(rule: OutputCheck, dtype: Dtype, binder: Binder) -> BoundOutput:
+def _output(rule: OutputCheck, layouts: Mapping[str, Layout], binder: Binder) -> BoundOutput:
     """One rule with its numbers; looser than the default needs a reason."""
+    _check_region(rule, layouts, binder)
     numbers = {
         name: binder.number(getattr(rule, name), (*rule.path, name), name)
         for name in ("rtol", "atol", "matched", "relative_l2", "cosine")
@@ -69,7 +68,7 @@ def _output(rule: OutputCheck, dtype: Dtype, binder: Binder) -> BoundOutput:
         share = numbers[name]
         if share is not None and share > 1:
             binder.note("TB061", (*rule.path, name), f"'{name}' is at most 1, got {share}")
-    _check_weaker(rule, numbers, dtype, binder)
+    _check_weaker(rule, numbers, layouts[rule.tensor].dtype, binder)
     return BoundOutput(
         tensor=rule.tensor,
         path=rule.path,
@@ -84,6 +83,20 @@ def _output(rule: OutputCheck, dtype: Dtype, binder: Binder) -> BoundOutput:
         unchecked=rule.unchecked,
         reason=rule.reason,
     )
+
+
+def _check_region(rule: OutputCheck, layouts: Mapping[str, Layout], binder: Binder) -> None:
+    """A region is given by whole numbers, or by a mask of booleans."""
+    for key in ("rows", "lengths", "mask"):
+        name = getattr(rule, key)
+        if name is None:
+            continue
+        dtype = layouts[name].dtype
+        if key == "mask" and dtype != "bool":
+            binder.note("TB023", (*rule.path, key), f"a mask is bool, but '{name}' is {dtype:s}")
+        elif key != "mask" and (dtype.floating or dtype == "bool"):
+            message = f"'{key}' takes an integer tensor, but '{name}' is {dtype:s}"
+            binder.note("TB023", (*rule.path, key), message)
 
 
 def _check_weaker(

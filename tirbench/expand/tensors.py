@@ -32,6 +32,8 @@ class Layouts(Mapping[str, Layout]):
         self.binder = binder
         self._known: dict[str, Layout] = {}
         self._open: set[str] = set()
+        self.untyped: set[str] = set()
+        """Tensors whose dtype could not be known, which is already noted."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.tensors
@@ -57,18 +59,18 @@ class Layouts(Mapping[str, Layout]):
     def note_cycle(self, tensor: Tensor) -> None:
         """Note that a layout depends on itself."""
         message = f"the shape of '{tensor.name}' depends on itself"
-        self.binder.note("TB025", self.origin(tensor), message)
+        self.binder.note("TB025", self.origin(tensor, "shape"), message)
 
-    def origin(self, tensor: Tensor) -> Path:
-        """The table in which a shape is written: that of `like` where it was copied."""
+    def origin(self, tensor: Tensor, key: str) -> Path:
+        """Where a shape, strides or a dtype is written: with `like` where it was copied from there."""
         seen = {tensor.name}
         while tensor.like in self.tensors and tensor.like not in seen:
             source = self.tensors[tensor.like]
-            if source.shape != tensor.shape:
+            if getattr(source, key) != getattr(tensor, key):
                 break
             seen.add(source.name)
             tensor = source
-        return tensor.path
+        return (*tensor.path, key)
 
     def compute(self, tensor: Tensor) -> Layout:
         """The layout of one tensor; `_UNKNOWN` parts where something is wrong and noted."""
@@ -85,7 +87,7 @@ class Layouts(Mapping[str, Layout]):
             return Layout(dtype=dtype, shape=base.shape, strides=self.strides(tensor, base.strides))
         latest = Phase.DEVICE if tensor.role == "scratch" else Phase.CASE
         site = Site(what="a shape", latest=latest)
-        path = (*self.origin(tensor), "shape")
+        path = self.origin(tensor, "shape")
         shape = tuple(
             1 if size is None else size
             for i, argument in enumerate(tensor.shape)
@@ -97,7 +99,10 @@ class Layouts(Mapping[str, Layout]):
         """The element type: as written, or of the base of a view."""
         if tensor.dtype is None:
             return base.dtype if base is not None else _UNKNOWN.dtype
-        return self.binder.dtype(tensor.dtype, (*tensor.path, "dtype")) or _UNKNOWN.dtype
+        dtype = self.binder.dtype(tensor.dtype, self.origin(tensor, "dtype"))
+        if dtype is None:
+            self.untyped.add(tensor.name)
+        return dtype or _UNKNOWN.dtype
 
     def strides(
         self, tensor: Tensor, default: tuple[Bound, ...] | None
@@ -107,9 +112,10 @@ class Layouts(Mapping[str, Layout]):
             return default
         latest = Phase.DEVICE if tensor.role == "scratch" else Phase.CASE
         site = Site(what="a stride", latest=latest)
-        path = (*tensor.path, "strides")
+        path = self.origin(tensor, "strides")
         if len(tensor.strides) != len(tensor.shape or tensor.strides):
-            message = f"{len(tensor.strides)} strides for {len(tensor.shape or ())} dimensions"
+            rank = len(tensor.shape or ())
+            message = f"{len(tensor.strides)} strides for {rank} dimension{'s' * (rank != 1)}"
             self.binder.note("TB042", path, message)
             return default
         return tuple(
@@ -162,7 +168,7 @@ def bind_tensor(tensor: Tensor, layouts: Layouts, computed: frozenset[str]) -> B
     if tensor.offset is not None:
         path = (*tensor.path, "offset")
         offset = binder.integer(tensor.offset, path, site, least=0, what="an offset")
-    init = bind_init(tensor, layout, binder)
+    init = None if tensor.name in layouts.untyped else bind_init(tensor, layout, binder)
     inited = tensor.init is not None or tensor.name in computed
     restored = tensor.role == "inout" or (tensor.role == "scratch" and inited)
     permute = None
@@ -203,7 +209,7 @@ def _check_memory(tensor: BoundTensor, layouts: Layouts) -> None:
             binder.note("TB043", tensor.path, message)
     elif tensor.strides is not None and _overlaps(tensor):
         message = "the strides let elements share memory; a view may do that, a tensor may not"
-        binder.note("TB042", (*tensor.path, "strides"), message)
+        binder.note("TB042", layouts.origin(layouts.tensors[tensor.name], "strides"), message)
 
 
 def span_bytes(layout: Layout) -> int | None:

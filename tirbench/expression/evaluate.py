@@ -368,7 +368,7 @@ class _Evaluator:
             raise self.error(f"{name}() takes {kind}, got {describe(subject)}", node.args[0])
         if not self.site.layouts:
             raise self.error(
-                f"{self.site.what} does not know tensors: shapes may depend on it", node
+                f"{name}() reads a shape, which {self.site.what} does not know", node
             )
         layout = self.layout(subject.name, node)
         if name == "itemsize":
@@ -428,7 +428,9 @@ class _Evaluator:
             result = operation()
         except ZeroDivisionError:
             raise self.error("division by zero", node) from None
-        except (ArithmeticError, TypeError, ValueError) as error:
+        except OverflowError:
+            raise self.error("the result is too large", node) from None
+        except (TypeError, ValueError) as error:
             raise self.error(str(error), node) from None
         for item in result if isinstance(result, tuple) else (result,):
             if isinstance(item, int) and not -INT_LIMIT < item < INT_LIMIT:

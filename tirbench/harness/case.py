@@ -140,6 +140,7 @@ class Case:
             seed=self._seed,
             placement=self._placement,
             arena=self._shared.arena,
+            folder=self._folder,
         )
         return tuple(self._memory[spec.name] for spec in specs if not spec.temporary)
 

@@ -60,9 +60,7 @@ class Expected:
         for name, rule in case.checked.items():
             if name not in want:
                 raise UsageError(f"{name} is checked, but the oracle does not return it")
-            through = rule.through is not None
-            dtype = want[name].dtype if through else case.memory[name].dtype
-            if zeros_pass(want[name], rule, dtype=dtype, **surroundings(case, rule)):
+            if zeros_are_right(case, rule, want[name]):
                 raise UsageError(
                     f"the check of {name} would accept an output of zeros: tighten its tolerance, "
                     "or give inputs that make the output differ from zero"
@@ -154,6 +152,20 @@ def bind(names: tuple[str, ...], value: Any, whose: str) -> dict[str, Any]:
     return {name: item for name, item in zip(names, values, strict=True) if name != "_"}
 
 
+def zeros_are_right(case: Case, rule: Rule, want: torch.Tensor) -> bool:
+    """Whether the check of an output would take zeros for right, though the oracle wants something else."""
+    beside = surroundings(case, rule)
+    if rule.through is None:
+        return zeros_pass(want, rule, dtype=case.memory[rule.tensor].dtype, **beside)
+    if not bool(torch.count_nonzero(want)):
+        return False
+    zeros = {
+        name: torch.zeros_like(case.memory[name]) if name in case.checked else case.memory[name]
+        for name in inspect.signature(rule.through).parameters
+    }
+    return compare(rule.through(**zeros), want, rule, **beside).passed
+
+
 def bounds(case: Case) -> set[str]:
     """The references that a rule of the case bounds a kernel's error by."""
     return {rule.not_worse_than for rule in case.rules if rule.not_worse_than is not None}
@@ -161,10 +173,11 @@ def bounds(case: Case) -> set[str]:
 
 def surroundings(case: Case, rule: Rule) -> dict[str, torch.Tensor | None]:
     """What a rule is compared beside: the tensor of its region, and initial contents it must keep."""
-    kept = rule.region is not None or rule.tensor in case.memory.restored
+    memory = case.memory
+    kept = rule.through is None and memory.has_initial(rule.tensor)
     return {
-        "region_tensor": None if rule.region is None else case.memory.initial(rule.region),
-        "initial": case.memory.initial(rule.tensor) if kept and rule.through is None else None,
+        "region_tensor": None if rule.region is None else memory.initial(rule.region),
+        "initial": memory.initial(rule.tensor) if kept else None,
     }
 
 

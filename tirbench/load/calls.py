@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tirbench.diagnostics import did_you_mean
+from tirbench.diagnostics import closest, did_you_mean
 from tirbench.load.kinds import KINDS
 from tirbench.load.names import names_in
 
@@ -113,14 +113,17 @@ def _check_arguments(
         message = f"'{function}' takes {most} positional arguments, got {number}"
         hint = f"its parameters: {', '.join(signature.positional)}"
         problems.add("TB052", (*path, most), message, hint=hint)
+    meant: set[str | None] = set()
     for name, _ in args.named:
         if name not in signature.by_name and not signature.open_named and name not in ignored:
-            hint = did_you_mean(name, known - {n for n, _ in args.named}, "not given are")
+            left = known - {n for n, _ in args.named} - free
+            meant.add(closest(name, left))
+            hint = did_you_mean(name, left, "not given are")
             message = f"'{function}' takes no argument '{name}'"
             problems.add("TB052", (*path, name), message, hint=hint, at="key")
     if args.positional and "omit" in names_in(args.positional):
         return
-    given = {*signature.positional[:number], *(name for name, _ in args.named)}
+    given = {*signature.positional[:number], *(name for name, _ in args.named), *meant}
     missing = [name for name in signature.required if name not in given and name not in free]
     if missing:
         listed = ", ".join(f"'{name}'" for name in missing)

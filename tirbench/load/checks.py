@@ -183,7 +183,8 @@ def _check_complete(workload: Workload, tensors: dict[str, Tensor], problems: Pr
                 problems.add("TB060", kernel.path, message, hint=hint, at="key")
     for reference in workload.references:
         roots_checked = {_root(name, tensors) for name in checked}
-        if checked and not roots_checked & taken[reference.name] and not reference.unchecked:
+        told = reference.unchecked or problems.has((*reference.path, "returns"))
+        if checked and not told and not roots_checked & taken[reference.name]:
             message = f"'{reference.name}' neither takes nor returns a tensor that is checked"
             hint = 'name what it returns, or say why it is not compared: unchecked = "…"'
             problems.add("TB060", reference.path, message, hint=hint, at="key")

@@ -30,6 +30,8 @@ MAX_BYTES: Final = 4 << 20
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
 _PLACE: Final = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
+_DIGITS: Final = re.compile(r"[0-9_]{4000,}")
+_PARTS: Final = re.compile(r"\(('[^)]*),?\)")
 _ROOT_MARKERS: Final = (".git", "pyproject.toml", ".tirbench")
 
 
@@ -166,12 +168,22 @@ def _note_syntax(text: str, error: Exception, problems: Problems) -> None:
     if isinstance(error, RecursionError):
         problems.add_at("TB003", "not TOML: nested too deeply", line=1, column=1)
         return
+    digits = _DIGITS.search(text)
+    if digits is not None and not isinstance(error, tomllib.TOMLDecodeError):
+        line, column = line_and_column(text, digits.start())
+        problems.add_at(
+            "TB003", "not TOML: a number with too many digits", line=line, column=column
+        )
+        return
     message = str(error)
     match = _PLACE.search(message)
     line, column = line_and_column(text, len(text.rstrip()))
     if match and match[1]:
         line, column = int(match[1]), int(match[2])
     plain = _PLACE.sub("", message)
+    plain = _PARTS.sub(
+        lambda parts: f"[{parts[1].rstrip(',').replace(chr(39), '').replace(', ', '.')}]", plain
+    )
     hint = ""
     if plain == "Cannot overwrite a value" or plain.startswith("Cannot declare"):
         hint = "each key and each [table] is written once"

@@ -115,8 +115,9 @@ def _explain(
                     _explain_missing(path, key, problems)
         case "type":
             allowed = [limit] if isinstance(limit, str) else limit
-            wanted = " or ".join(_TYPES[name] for name in allowed)
-            problems.add("TB012", path, f"must be {wanted}, got {_shown(value)}")
+            wanted = [_TYPES[name] for name in allowed]
+            listed = ", ".join(wanted[:-1]) + " or " * (len(wanted) > 1) + wanted[-1]
+            problems.add("TB012", path, f"must be {listed}, got {_shown(value)}")
         case "enum" | "const":
             _explain_word(path, value, limit if isinstance(limit, list) else [limit], problems)
         case _:
@@ -156,7 +157,8 @@ def _known_keys(error: SchemaError) -> list[str]:
     """The keys an object may have; of a launch those of its kind."""
     keys = list(error.schema.get("properties", {}))
     if "target" in keys and "kind" in keys:
-        kind = KINDS.get(error.instance.get("kind", "call"))
+        named = str(error.instance.get("kind", "call"))
+        kind = KINDS.get(named) or KINDS.get(closest(named, KINDS) or "")
         others = {key for other in KINDS.values() for key in other.options}
         return [key for key in keys if key not in others or (kind and key in kind.options)]
     return keys
@@ -177,10 +179,11 @@ def _explain_name(error: SchemaError, problems: Problems) -> None:
         return
     allowed = error.validator_value
     owners = [kind.name for kind in KINDS.values() if key in kind.options]
-    if key not in owners and "steps" in allowed and "kind" not in allowed:
-        message = f"'{key}' and 'steps' exclude each other"
-        hint = "each step has its own kind, target, args and options"
-        problems.add("TB017", (*path, key), message, hint=hint, at="key")
+    launch = key in ("kind", "target", "args") or owners
+    if launch and "steps" in allowed and "kind" not in allowed:
+        message = "'steps' stands instead of kind, target, args and options"
+        hint = "each step has its own"
+        problems.add("TB017", (*path, "steps"), message, hint=hint, at="key")
     elif owners:
         hint = f"it belongs to kind {' and '.join(owners)}"
         problems.add(
@@ -218,20 +221,16 @@ def _explain_word(path: TomlPath, value: object, allowed: list[Any], problems: P
         problems.add("TB012", path, f"must be {listed}, got {_shown(value)}")
         return
     words = [str(word) for word in allowed]
+    name = str(path[-1]) if path and not isinstance(path[-1], int) else "word that is known"
+    name = "timer" if path == ("timer", "name") else name
+    if name == "init":
+        words = list(workload_schema()["$defs"]["init"]["else"]["properties"]["kind"]["enum"])
     close = closest(value, words)
     hint = f"did you mean '{close}'?" if close else "one of " + ", ".join(words)
-    if (
-        path
-        and path[-1] == "init"
-        and value in workload_schema()["$defs"]["init"]["else"]["properties"]["kind"]["enum"]
-    ):
-        message = f"'{value}' needs parameters"
-        hint = f'init = {{ kind = "{value}", … }}'
-    else:
-        name = path[-1] if path else ""
-        message = (
-            f"'{value}' is not a {name}" if isinstance(name, str) else f"'{value}' is not known"
-        )
+    article = "an" if name[0] in "aeiou" else "a"
+    message = f"'{value}' is not {article} {name}"
+    if name == "init" and value in words:
+        message, hint = f"'{value}' needs parameters", f'init = {{ kind = "{value}", … }}'
     problems.add("TB013", path, message, hint=hint)
 
 

@@ -80,6 +80,7 @@ def inside(text: str, place: Place, path: TomlPath, problems: Problems) -> Path 
         return None
     if found is None:
         hint = did_you_mean(text, _siblings(place.folder, text))
+        hint = hint or "paths are relative to the workload file"
         problems.add("TB051", path, f"no file '{text}'", hint=hint)
     return found
 

@@ -258,6 +258,7 @@ def _used(workload: Workload) -> set[str]:
     if workload.ranks is not None:
         used |= names_in(workload.ranks.prepare)
     for tensor in workload.tensors:
+        used |= names_in(tensor.shape, tensor.strides, tensor.offset)
         if tensor.init is not None:
             used |= names_in(tuple(value for _, value in tensor.init.parameters))
     for init in workload.inits:

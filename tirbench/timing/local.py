@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tirbench.errors import MeasurementError
 from tirbench.timing import budgets, schedule
+from tirbench.timing.pilots import ESTIMATE_CALLS
 from tirbench.timing.plan import Call, CallFailed, Pilot, Plan, Record, Step, Timer
 from tirbench.timing.samples import Samples
 from tirbench.timing.schedule import Pacer
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
     from tirbench.timing.references import Failures
     from tirbench.timing.request import Request
+
+# Launches of a pilot at most: the first call, then two estimates (with and without flush), or an
+# estimate and three checks of the stream.
+PILOT_CALLS: Final = 1 + 2 * ESTIMATE_CALLS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +79,12 @@ class LocalRun:
         counts = self._counts(pilot)
         self.counts.setdefault(name, []).append(counts)
         warmup = schedule.warmup(call, counts.warmup, pilot, self.pacer)
-        self._take([name], Plan(warmup=warmup, timed=self._timed_block(call, counts, pilot)))
+        plan = Plan(
+            warmup=warmup,
+            timed=self._timed_block(call, counts, pilot),
+            merge_replays=self.request.calls is None,
+        )
+        self._take([name], plan)
 
     def _timed_block(self, call: Call, counts: budgets.Counts, pilot: Pilot) -> tuple[Step, ...]:
         if self.request.timer != "cudagraph_proton":
@@ -95,46 +105,60 @@ class LocalRun:
         self.groups = schedule.groups(pilots)
         for number in range(self.request.rounds):
             self._cooldown()
-            self.sequence.append([])
-            for group in self.groups:
-                self._one_group(group, reverse=number % 2 == 1)
+            self._one_round(reverse=number % 2 == 1)
 
-    def _one_group(self, group: list[str], *, reverse: bool) -> None:
-        """Measure a group; where a reference fails in it, once more without that one."""
-        names = [name for name in group if name in self.calls]
-        while names:
-            self._guarded(partial(self._one_quads, tuple(names), reverse=reverse))
-            left = [name for name in names if name in self.calls]
-            if left == names:
-                return
-            names = left
+    def _one_round(self, *, reverse: bool) -> None:
+        """Measure all groups in one plan; where a reference fails in it, all but that one once more."""
+        done = False
+        while self.calls and not done:
+            done = self._guarded(partial(self._one_plan, reverse=reverse))
 
-    def _one_quads(self, names: tuple[str, ...], *, reverse: bool) -> None:
-        calls = [self.calls[name] for name in names]
-        pilots = {name: self.pilots[name][0] for name in names}
-        shape = schedule.block_shape(
-            self.request.timer, max(pilot.launch_us for pilot in pilots.values())
+    def _one_plan(self, *, reverse: bool) -> None:
+        plans: list[Plan] = []
+        counts: dict[str, budgets.Counts] = {}
+        for group in self.groups:
+            names = [name for name in group if name in self.calls]
+            if names:
+                plans.append(self._group_plan(names, counts, reverse=reverse))
+        plan = Plan(
+            warmup=tuple(step for part in plans for step in part.warmup),
+            timed=tuple(step for part in plans for step in part.timed),
         )
-        counts = max((self._counts(pilots[name]) for name in names), key=lambda one: one.repeat)
-        count = counts.repeat
-        if self.request.calls == "auto":
-            count = -(-count // shape[1]) * shape[1]
+        self._take(counts, plan)
+        self.sequence.append([block.call.name for block in plan.blocks()])
+        for name, count in counts.items():
+            self.counts.setdefault(name, []).append(count)
+
+    def _group_plan(
+        self, names: list[str], counts: dict[str, budgets.Counts], *, reverse: bool
+    ) -> Plan:
+        """The sub-blocks of one group; enters the counts of its members, which are alike."""
+        request = self.request
+        pilots = {name: self.pilots[name][0] for name in names}
+        longest = max(pilots.values(), key=lambda pilot: pilot.launch_us)
+        shape = schedule.block_shape(request.timer, longest, request.regime)
+        largest = max(map(self._counts, pilots.values()), key=lambda count: count.repeat)
+        if request.calls == "auto":
+            whole = -(-largest.repeat // shape[1]) * shape[1]
+            largest = replace(largest, repeat=whole)
+        counts |= dict.fromkeys(names, largest)
+        self.sub_blocks |= dict.fromkeys(names, shape)
+        calls = [self.calls[name] for name in names]
         warmup = tuple(
             step
             for call in calls
-            for step in schedule.warmup(call, counts.warmup, pilots[call.name], self.pacer)
+            for step in schedule.warmup(call, largest.warmup, pilots[call.name], self.pacer)
         )
-        plan = schedule.interleaved(calls, pilots, count, shape, self.pacer, reverse=reverse)
-        self._take(names, replace(plan, warmup=warmup))
-        self.sequence[-1] += [block.call.name for block in plan.blocks()]
-        for name in names:
-            self.sub_blocks[name] = shape
-            self.counts.setdefault(name, []).append(replace(counts, repeat=count))
+        plan = schedule.interleaved(
+            calls, pilots, largest.repeat, shape, self.pacer, reverse=reverse
+        )
+        return replace(plan, warmup=warmup)
 
     def _pilot(self, name: str) -> Pilot:
+        for rest in self.pacer.due():
+            self.sleep(rest.seconds)
         pilot = self.timer.pilot(self.calls[name])
-        # First call and five more have been launched: they count towards the burst.
-        self.pacer.spend(6 * pilot.cycle_us)
+        self.pacer.worked(PILOT_CALLS * pilot.cycle_us)
         self.pilots.setdefault(name, []).append(pilot)
         return pilot
 
@@ -170,19 +194,24 @@ class LocalRun:
             self.sleep(self.request.cooldown_s)
             self.pacer.rested(self.request.cooldown_s)
 
-    def _guarded(self, action: Callable[[], object]) -> None:
-        """Do it; a failing reference is recorded and taken out, a failing kernel of ours is raised."""
+    def _guarded(self, action: Callable[[], object]) -> bool:
+        """Do it and tell whether it succeeded; a failing reference is recorded and taken out.
+
+        Raises:
+            Exception: a failing kernel of ours, with its own exception.
+        """
         try:
             action()
         except CallFailed as failed:
             error, culprit = failed.error, failed.name
         else:
-            return
+            return True
         if culprit not in self.references:
             raise error
         self.failures.add(culprit, error, "launch")
         self.calls.pop(culprit, None)
         self._require_alive(culprit, error)
+        return False
 
     def _require_alive(self, culprit: str, error: Exception) -> None:
         """A reference may have broken the device's context: then nothing more can be measured."""

@@ -61,10 +61,15 @@ Step: TypeAlias = "Block | Rest"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one measurement does: untimed `warmup` steps, then the timed ones."""
+    """What one measurement does: untimed `warmup` steps, then the timed ones.
+
+    `merge_replays` lets a timer that replays graphs answer the mean over all replays for each launch
+    of a graph, as the public protocol does; without it every replay has records of its own.
+    """
 
     timed: tuple[Step, ...]
     warmup: tuple[Step, ...] = ()
+    merge_replays: bool = False
 
     def blocks(self) -> Iterator[Block]:
         """The timed blocks in order."""
@@ -76,16 +81,17 @@ class Activity:
     """What the GPU did for one call, as far as the profiler tells.
 
     `sum_us` adds the durations of all activities, `busy_us` is the length of their union and `span_us`
-    reaches from the first start to the last end; the last two are None where the profiler gives
-    durations without timestamps. `kernels` counts kernels alone; `names` lists kernels, copies and
-    fills in order of appearance, the latter two as `memcpy: …` and `memset: …`.
+    reaches from the first start to the last end; what the timer cannot know is None (Proton's tree has
+    durations without timestamps, a pair of events has a span alone). `kernels` counts kernels alone;
+    `names` lists kernels, copies and fills in order of appearance, the latter two as `memcpy: …` and
+    `memset: …`.
     """
 
-    sum_us: float
-    kernels: int
-    names: tuple[str, ...]
+    sum_us: float | None = None
     busy_us: float | None = None
     span_us: float | None = None
+    kernels: int | None = None
+    names: tuple[str, ...] = ()
     streams: int | None = None
 
 

@@ -64,12 +64,12 @@ class Samples:
         """Medians over calls of what the profiler tells beside the time; None where it tells nothing."""
         if not self.activities:
             return None
-        kernels = [activity.kernels for activity in self.activities]
+        kernels = [activity.kernels for activity in self.activities if activity.kernels is not None]
         return {
             "busy_us": _median([activity.busy_us for activity in self.activities]),
             "span_us": _median([activity.span_us for activity in self.activities]),
             "sum_us": _median([activity.sum_us for activity in self.activities]),
-            "kernels": int(median(kernels)),
+            "kernels": int(median(kernels)) if kernels else None,
             "kernels_vary": len(set(kernels)) > 1,
             "names": list(self.activities[0].names),
             "streams": self.activities[0].streams,

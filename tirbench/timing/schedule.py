@@ -31,8 +31,9 @@ SHORT_CALL_US: Final = 250.0
 SHORT_BLOCK: Final = (1, 4)
 LONG_BLOCK: Final = (0, 1)
 
-# In a graph a sub-block may be longer, since it costs no host time: 8 to 16 calls.
+# A sub-block of a graph is one replay: 8 to 16 calls.
 GRAPH_BLOCK: Final = (1, 12)
+LONG_GRAPH_BLOCK: Final = (0, 8)
 
 # Implementations are interleaved when the longest takes at most so many times the shortest.
 COMPARABLE: Final = 2.0
@@ -47,13 +48,23 @@ class Pacer:
 
     def spend(self, work_us: float) -> tuple[Rest, ...]:
         """The rest that must come before this much work; none outside of the burst regime."""
-        if self.regime != "burst":
-            return ()
-        if self._spent_us > 0 and self._spent_us + work_us > BURST_WORK_US:
-            self._spent_us = work_us
-            return (Rest(seconds=BURST_REST_S),)
+        rest = self.due(work_us)
         self._spent_us += work_us
-        return ()
+        return rest
+
+    def due(self, work_us: float = 0.0) -> tuple[Rest, ...]:
+        """The rest that the work so far calls for before this much more; longer after longer work."""
+        if self.regime != "burst" or self._spent_us == 0:
+            return ()
+        if self._spent_us + work_us <= BURST_WORK_US:
+            return ()
+        seconds = BURST_REST_S * max(1.0, self._spent_us / BURST_WORK_US)
+        self._spent_us = 0.0
+        return (Rest(seconds=seconds),)
+
+    def worked(self, work_us: float) -> None:
+        """So much has been done that nobody paced: first calls and estimates."""
+        self._spent_us += work_us
 
     def rested(self, seconds: float) -> None:
         """The device has idled for so long for another reason."""
@@ -100,11 +111,15 @@ def graph_length(calls: int, cycle_us: float, regime: Regime | None) -> int:
     return max(1, min(calls, int(BURST_WORK_US / cycle_us)))
 
 
-def block_shape(timer: str, launch_us: float) -> tuple[int, int]:
-    """(discarded, kept) calls of a sub-block."""
-    if launch_us >= SHORT_CALL_US:
-        return LONG_BLOCK
-    return GRAPH_BLOCK if timer == "cudagraph_proton" else SHORT_BLOCK
+def block_shape(timer: str, pilot: Pilot, regime: Regime | None) -> tuple[int, int]:
+    """(discarded, kept) calls of a sub-block of calls that take as long as the pilot says."""
+    short = pilot.launch_us < SHORT_CALL_US
+    if timer != "cudagraph_proton":
+        return SHORT_BLOCK if short else LONG_BLOCK
+    if short:
+        return GRAPH_BLOCK
+    discarded, kept = LONG_GRAPH_BLOCK
+    return discarded, graph_length(kept, pilot.cycle_us, regime)
 
 
 def groups(pilots: Mapping[str, Pilot]) -> list[list[str]]:

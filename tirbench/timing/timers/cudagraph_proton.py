@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -151,7 +152,8 @@ class CudagraphProtonTimer:
                 self.sleep(step.seconds)
                 continue
             captured = graphs[step.call.name, step.launches]
-            with session.scope(names.replay(len(replays))):
+            number = len(replays)
+            with nullcontext() if plan.merge_replays else session.scope(names.replay(number)):
                 blame(step.call, partial(_replay_once, captured.graph))
             replays.append(captured)
         return replays

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tirbench.timing.pilots import EventPilot
-from tirbench.timing.plan import Call, Pilot, Plan, Record
+from tirbench.timing.plan import Activity, Call, Pilot, Plan, Record
 from tirbench.timing.steps import drain, kept_flags, launch_untimed, walk
 from tirbench.timing.timers.common import require_no_capture
 
@@ -57,8 +57,9 @@ class EventTimer:
         walk(plan.timed, launch, self.device, self.sleep)
         drain(self.device, plan)
         return [
-            Record(name=name, kept=kept, time_us=start.elapsed_time(end) * 1e3)
+            Record(name=name, kept=kept, time_us=span_us, activity=Activity(span_us=span_us))
             for (name, kept), (start, end) in zip(kept_flags(plan), pairs, strict=True)
+            for span_us in [start.elapsed_time(end) * 1e3]
         ]
 
     def facts(self) -> dict[str, object]:

@@ -1,0 +1,99 @@
+"""Every path of a document is found where it is written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tirbench.diagnostics import locate, locations, newer_syntax
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "load" / "examples").glob("*.toml"))
+
+AWKWARD = '''
+a.b."c d".e = 1 # comment = 3
+'lit.eral' = [ 1,
+  [2, { x = 1, y.z = [3] }], # ]
+  "]", \'\'\'
+multi ] line\'\'\',
+]
+text = """
+[not.a.table]
+key = "no"
+"""
+date = 1979-05-27 07:32:00
+[t]
+inline = { a = { b = [1, 2] }, "q" = \'v\' }
+[[t.list]]
+n = 1
+[t.list.sub]
+m = 2
+[[t.list]]
+[[t.list.deep]]
+k = +inf
+[other . "dotted" . key]
+v = -0.5e-3
+'''
+
+
+def paths(value: Any, path: tuple[str | int, ...] = ()) -> set[tuple[str | int, ...]]:
+    found = {path} if path else set()
+    if isinstance(value, dict):
+        for key, item in value.items():
+            found |= paths(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            found |= paths(item, (*path, index))
+    return found
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_every_path_of_an_awkward_document_has_a_position(newline: str) -> None:
+    text = AWKWARD.replace("\n", newline)
+    assert set(locations(text)) == paths(tomllib.loads(text))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_path_of_an_example_has_a_position(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert set(locations(text)) == paths(tomllib.loads(text))
+
+
+def test_a_position_is_that_of_the_value_and_knows_its_key() -> None:
+    text = 'schema = 1\n[tensors]\nx = { shape = ["batch", "hidden"] }\n'
+    position = locate(text, ("tensors", "x", "shape", 1))
+    assert (position.line, position.column, position.length) == (3, 25, len('"hidden"'))
+    position = locate(text, ("tensors", "x", "shape"))
+    assert (position.key_column, position.key_length) == (7, 5)
+
+
+def test_what_is_not_in_the_text_is_placed_at_what_encloses_it() -> None:
+    text = "schema = 1\n[tensors]\nx = {}\n"
+    assert locate(text, ("tensors", "x", "shape", 3)).line == 3
+    assert locate(text, ("nothing",)).line == 1
+
+
+def test_newer_syntax_is_told_from_what_only_looks_like_it() -> None:
+    assert not newer_syntax('a = [\n1,\n]\nb = "{ \\n, }"\nc = { d = """\n""" }\n')
+    assert [newer.offset for newer in newer_syntax("a = {\n b = 1,\n}\n")] == [4, 12]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="ab.=[]{}\"',# \n1-\\", max_size=80))
+def test_a_scan_of_anything_ends_and_finds_every_path_of_a_document(text: str) -> None:
+    found = locations(text)
+    try:
+        document = tomllib.loads(text)
+    except ValueError:
+        return
+    if not newer_syntax(text):
+        assert set(found) == paths(document)
