@@ -132,8 +132,10 @@ def measure(pairs: int, seconds: float) -> tuple[dict[str, Any], Readings, float
         )
         process.start()
         workers.append(process)
+        asked.close()  # held by the worker alone, so that its death ends our waiting
+        answered.close()
         channels[family] = (requests, answers)
-    greetings = {family: answers.recv() for family, (_, answers) in channels.items()}
+    greetings = {family: _greeting(family, answers) for family, (_, answers) in channels.items()}
     facts = dict(next(iter(greetings.values())))
     addresses = {greeting["address"] for greeting in greetings.values()}
     lengths_us = facts.pop("lengths_us")
@@ -154,6 +156,17 @@ def measure(pairs: int, seconds: float) -> tuple[dict[str, Any], Readings, float
         process.join(10)
         process.kill()
     return facts, readings, time.monotonic() - begin
+
+
+def _greeting(family: str, answers: Any) -> dict[str, Any]:
+    """What a worker says when it is ready."""
+    try:
+        if answers.poll(2 * PATIENCE_S):
+            greeting: dict[str, Any] = answers.recv()
+            return greeting
+    except EOFError:
+        pass
+    raise SystemExit(f"fidelity: the {family} worker did not start; its error is above")
 
 
 def _ask(channels: Channels, family: str, name: str, backwards: bool) -> dict[str, float | str]:

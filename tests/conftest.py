@@ -27,7 +27,7 @@ def refresh(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def example_project(tmp_path: Path) -> Path:
     """A project with the example workloads of the language and stand-ins for their kernels."""
-    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / ".tirbench").mkdir()
     (tmp_path / "kernels" / "include").mkdir(parents=True)
     for source in (EXAMPLES / "kernels").glob("*.txt"):
         shutil.copy(source, tmp_path / "kernels" / source.stem)

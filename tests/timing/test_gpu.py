@@ -180,3 +180,14 @@ def test_roofs_of_a_gpu_are_of_the_size_of_gpus() -> None:
     gbytes_per_s, tflops = measure_roofs(None, ["bfloat16", "float32"])
     assert gbytes_per_s > 100
     assert tflops["bfloat16"] > tflops["float32"] > 1
+
+
+def test_a_single_rank_is_measured_with_the_distributed_protocol() -> None:
+    code = (
+        "from tirbench.timing import DistributedBenchContext\n"
+        "context = DistributedBenchContext(rank=0, world_size=1, barrier=lambda: None,\n"
+        "    max_reduce=lambda value: value, stream=torch.cuda.Stream())\n"
+        "r = bench({'f': x.zero_}, distributed=context, cooldown_s=0)\n"
+        "print(r['impls']['f'])"
+    )
+    assert 0.2 < float(in_a_process_of_its_own(code)) < 20

@@ -231,3 +231,51 @@ def test_every_implementation_is_accounted_for(gpu: FakeGpu, fake_bench: FakeBen
     )
     accounted = [*result["impls"], *result["errors"], *result["skipped"]]
     assert sorted(accounted) == sorted(["f", *references])
+
+
+class Faulty(FakeGpu):
+    """A GPU on which a fault of one kernel surfaces when the device is drained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.faults_after = 10**9
+
+    def synchronize(self) -> None:
+        super().synchronize()
+        launched = sum(done.work.name == "bad" for done in self.done)
+        if launched > self.faults_after:
+            self.faults_after = 10**9
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+@pytest.fixture
+def gpu() -> Faulty:
+    return Faulty()
+
+
+def test_a_fault_that_surfaces_later_belongs_to_the_only_one_that_ran(
+    gpu: Faulty, fake_bench: FakeBench
+) -> None:
+    gpu.faults_after = 12
+    result = fake_bench(
+        {"f": gpu.kernel(5.0)},
+        references={"r": lambda: gpu.kernel(6.0, "bad")},
+        timer="event",
+        calls=8,
+    )
+    assert list(result["impls"]) == ["f"]
+    assert "illegal memory access" in result["errors"]["r"]
+
+
+def test_a_fault_among_several_is_nobody_s_and_is_raised(
+    gpu: Faulty, fake_bench: FakeBench
+) -> None:
+    gpu.faults_after = 12
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        fake_bench(
+            {"f": gpu.kernel(5.0)},
+            references={"r": lambda: gpu.kernel(6.0, "bad")},
+            timer="event",
+            calls=8,
+            order="interleaved",
+        )

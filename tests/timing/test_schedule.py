@@ -258,3 +258,20 @@ def test_a_longer_stretch_of_work_is_followed_by_a_longer_rest() -> None:
     pacer.worked(45_000.0)
     (rest,) = pacer.spend(1_000.0)
     assert rest.seconds == pytest.approx(0.06)
+
+
+def test_a_blocked_burst_rests_between_calls(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    result = fake_bench({"f": gpu.kernel(4000.0, "f")}, timer="event", calls=9, regime="burst")
+    assert result["samples"]["f"] == [[4000.0] * 9]
+    timed = gpu.log[gpu.log.index("rest") :]
+    assert [timed[:start].count("f") for start, entry in enumerate(timed) if entry == "rest"] == [
+        0, 3, 6,
+    ]  # fmt: skip
+    assert result["benchmark_protocol"]["burst"] == {"work_us": 15_000.0, "rest_s": 0.02}
+
+
+def test_auto_fills_its_last_sub_block(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    funcs = {"a": gpu.kernel(5.0), "b": gpu.kernel(5.0)}
+    result = fake_bench(funcs, timer="event", calls="auto", order="interleaved", rounds=3)
+    per_round = -(-320 // 3)
+    assert result["benchmark_protocol"]["repeat_counts"]["a"] == [-(-per_round // 4) * 4] * 3

@@ -25,7 +25,20 @@ from tirbench.model import BoundImplementation, Case
 from tirbench.values import TensorRef
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-POINTERS = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16", "int64": "*i64"}
+POINTERS = {
+    "float64": "*fp64",
+    "float32": "*fp32",
+    "float16": "*fp16",
+    "bfloat16": "*bf16",
+    "float8_e4m3fn": "*fp8e4nv",
+    "float8_e5m2": "*fp8e5",
+    "int64": "*i64",
+    "int32": "*i32",
+    "int16": "*i16",
+    "int8": "*i8",
+    "uint8": "*u8",
+    "bool": "*i1",
+}
 
 
 def main() -> None:
@@ -50,8 +63,8 @@ def compile_kernel(case: Case, implementation: BoundImplementation) -> dict[str,
     named = dict(step.args.named)
     signature, constants, attributes = {}, {}, {}
     for index, parameter in enumerate(kernel.params):
-        value: Any = named[parameter.name]
-        if parameter.is_constexpr:
+        value: Any = named.get(parameter.name, parameter.default)
+        if parameter.is_constexpr or value is None:  # an omitted argument is compiled in as None
             signature[parameter.name] = "constexpr"
             constants[parameter.name] = value
             continue

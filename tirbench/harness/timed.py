@@ -159,7 +159,8 @@ def call_bench(
         dict(launches),
         timer=choice.name,
         prepare=None if restore is None else dict.fromkeys(launches, restore),
-        order="interleaved",
+        # A sustained regime is one implementation's own: what runs beside it would share its power budget.
+        order="interleaved" if timing.regime == "burst" else "blocked",
         calls=None if budgets else "auto",
         regime=timing.regime,
         l2="warm" if run.plan.device == "cpu" else timing.l2,
