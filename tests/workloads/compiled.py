@@ -21,10 +21,24 @@ from triton.compiler import ASTSource
 from tests.workloads.kernel_files import WORKLOADS, load
 from tirbench.expand import expand
 from tirbench.load import load as load_workload
-from tirbench.model import BoundImplementation, Case
+from tirbench.model import BoundLaunch, Case
 from tirbench.values import TensorRef
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+STREAMING = (
+    "vector_add",
+    "rmsnorm",
+    "fused_add_rmsnorm",
+    "softmax",
+    "layernorm",
+    "silu_and_mul",
+    "rope",
+    "cross_entropy",
+    "matmul",
+    "flash_attention",
+)
+"""Workloads whose kernels walk over contiguous memory and should look alike in what they compile to."""
+
 POINTERS = {
     "float64": "*fp64",
     "float32": "*fp32",
@@ -42,21 +56,21 @@ POINTERS = {
 
 
 def main() -> None:
-    """Print the facts of every Triton kernel of every default case."""
+    """Print the facts of every Triton launch of every default case of these workloads."""
     facts = {
-        f"{case.key} {implementation.name}": compile_kernel(case, implementation)
-        for path in sorted(WORKLOADS.glob("*.toml"))
-        for case in expand(load_workload(path))
+        f"{case.key} {implementation.name} step {number}": compile_kernel(case, step)
+        for workload in STREAMING
+        for case in expand(load_workload(WORKLOADS / f"{workload}.toml"))
         if "default" in case.selected_by
         for implementation in case.implementations
-        if implementation.steps[0].kind == "triton"
+        for number, step in enumerate(implementation.steps, 1)
+        if step.kind == "triton"
     }
     json.dump(facts, sys.stdout)
 
 
-def compile_kernel(case: Case, implementation: BoundImplementation) -> dict[str, int]:
+def compile_kernel(case: Case, step: BoundLaunch) -> dict[str, int]:
     """Compile one launch with the specialisation Triton would choose for it."""
-    (step,) = implementation.steps
     file, _, name = step.target.rpartition(":")
     kernel = getattr(load(Path(file).stem), name)
     dtypes = {tensor.name: str(tensor.dtype) for tensor in case.tensors}

@@ -20,6 +20,7 @@ from tirbench.expand.points import (
     points,
     selections,
 )
+from tirbench.expand.tensors import Memo
 
 if TYPE_CHECKING:
     from tirbench.model import Case, Path, Workload
@@ -63,6 +64,7 @@ def _plan(workload: Workload) -> Plan:
         selections=selections(workload),
         makers={name: init for init in workload.inits for name in init.returns if name != "_"},
         memo={},
+        tensors=Memo(workload),
         skips_hit=set(),
     )
 

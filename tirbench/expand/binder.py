@@ -76,6 +76,8 @@ class Binder:
 
     def bind(self, argument: Argument | None, path: Path, site: Site) -> Bound:
         """The bound value of an argument; `None` where it has none, which is then noted."""
+        if isinstance(argument, Expression) and argument.text in self.scope.values:
+            return self.scope.values[argument.text]  # most arguments are one name
         if isinstance(argument, tuple):
             return tuple(self.bind(item, (*path, i), site) for i, item in enumerate(argument))
         try:
@@ -194,11 +196,14 @@ class Item(NamedTuple):
 
 def bound_arguments(items: Iterable[Item]) -> BoundArguments:
     """Arguments by position and by name."""
-    items = list(items)
-    return BoundArguments(
-        positional=tuple(item.value for item in items if isinstance(item.key, int)),
-        named=tuple((item.key, item.value) for item in items if isinstance(item.key, str)),
-    )
+    positional: list[Bound] = []
+    named: list[tuple[str, Bound]] = []
+    for key, value, _, _ in items:
+        if isinstance(key, str):
+            named.append((key, value))
+        else:
+            positional.append(value)
+    return BoundArguments(positional=tuple(positional), named=tuple(named))
 
 
 def tensors_in(*values: object) -> dict[str, None]:

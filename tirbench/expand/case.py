@@ -9,7 +9,7 @@ from tirbench.expand.binder import Binder, Report, tensors_in
 from tirbench.expand.checks import bind_check, bind_gate, bind_work
 from tirbench.expand.launches import bind_implementation, tensors_of
 from tirbench.expand.points import case_id, matches
-from tirbench.expand.tensors import Layouts, bind_tensor, used_by
+from tirbench.expand.tensors import Layouts, Memo, used_by
 from tirbench.expression import (
     Expression,
     ExpressionError,
@@ -44,7 +44,7 @@ class Plan:
     """What all cases of a workload share.
 
     `derived` is in an order in which each name comes after those it reads; `skips_hit` collects the
-    indices of the skips that some case met; `memo` the results of expressions by the values they read.
+    indices of the skips that some case met; `memo` and `tensors` what earlier cases found out.
     """
 
     workload: Workload
@@ -53,6 +53,7 @@ class Plan:
     selections: dict[str, tuple[str, ...]]
     makers: dict[str, Function]
     memo: dict[tuple[object, ...], Value]
+    tensors: Memo
     skips_hit: set[int]
 
 
@@ -76,7 +77,7 @@ def bind_case(plan: Plan, point: Point, where: Path, report: Report) -> Case:
         memo=plan.memo,
     )
     binder = Binder(scope, report, _describe_point(point))
-    layouts = scope.tensors = Layouts(workload, binder)
+    layouts = scope.tensors = Layouts(plan.tensors, binder)
     broken = _derive(plan, values, later, scope)
     identity = _identify(plan, values, where, broken, binder)
     binder.case = identity
@@ -282,13 +283,12 @@ def _tensors(
     """
     bound: dict[str, BoundTensor] = {}
     calls: dict[str, BoundFunction] = {}
-    computed = frozenset(plan.makers)
     waiting = [name for name in used if name in layouts.tensors]
     while waiting:
         name = waiting.pop()
         if name in bound:
             continue
-        tensor = bound[name] = bind_tensor(layouts.tensors[name], layouts, computed)
+        tensor = bound[name] = layouts.bound(name)
         waiting.extend(used_by(tensor))
         for maker in _makers_of(tensor.name, plan):
             if str(maker.path) not in calls:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from tirbench.expand.binder import Binder
     from tirbench.load.kinds import Kind, Option
     from tirbench.model import Implementation, Launch, Path
+
+_NOTHING: Final = Requirements()
 
 GRID_LIMITS: Final = (2**31 - 1, 65_535, 65_535)
 """CUDA's limits of a grid's three dimensions."""
@@ -110,12 +114,17 @@ def _bind_exprs(value: object, option: Option, path: Path, key: str, binder: Bin
         return tuple(
             _bind_exprs(item, option, (*path, i), key, binder) for i, item in enumerate(value)
         )
-    meta: frozenset[str] = frozenset()
+    site = _site(key, option.latest)
     if option.tuned and isinstance(value, Expression):
         scope = binder.scope
-        meta = frozenset(value.names) - scope.values.keys() - scope.tensors.keys()
-    site = Site(what=f"'{key}'", latest=option.latest, meta=meta)
+        meta = [n for n in value.names if n not in scope.values and n not in scope.tensors]
+        site = replace(site, meta=frozenset(meta)) if meta else site
     return binder.bind(value, path, site)  # type: ignore[arg-type]  # an argument by its form
+
+
+@lru_cache(maxsize=64)
+def _site(key: str, latest: Phase) -> Site:
+    return Site(what=f"'{key}'", latest=latest)
 
 
 def _check_scalars(items: list[Item], kind: Kind, binder: Binder) -> None:
@@ -170,6 +179,8 @@ def _requirements(
     own: Requirements, common: Requirements, path: Path, binder: Binder
 ) -> Requirements:
     """What the implementation and its workload require together, with `memory` as a number."""
+    if common == _NOTHING and own.memory is None:
+        return own
     site = Site(what="a size of memory", latest=Phase.CASE)
     sizes = []
     for memory, where in ((own.memory, path), (common.memory, ())):

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 from tirbench.expand.binder import tensors_in, whole_numbers
 from tirbench.expand.inits import bind_init
-from tirbench.expression import INT_LIMIT, Layout, Site, is_value, strides_of
+from tirbench.expand.order import names_in
+from tirbench.expression import (
+    CONSTANTS,
+    INT_LIMIT,
+    Expression,
+    Layout,
+    Site,
+    identity,
+    is_value,
+    strides_of,
+)
 from tirbench.model import BoundTensor
 from tirbench.values import Bound, Dtype, Phase
 
@@ -15,10 +25,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tirbench.expand.binder import Binder
+    from tirbench.expression import Scope
     from tirbench.model import Path, Tensor, Workload
 
 _UNKNOWN: Final = Layout(dtype=Dtype("uint8"), shape=())
 """Stands for the layout of a tensor that has none; its problem is already noted."""
+
+
+class Memo:
+    """What earlier cases of a workload found out about its tensors.
+
+    A tensor depends on the case only through the names that it and its base read. Cases of a cross
+    product mostly share them, and then share the bound tensor.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self.tensors = {tensor.name: tensor for tensor in workload.tensors}
+        self.computed = frozenset(name for init in workload.inits for name in init.returns)
+        self.layouts: dict[tuple[object, ...], Layout] = {}
+        self.bound: dict[tuple[object, ...], BoundTensor] = {}
+        self._reads = {name: self._names(tensor) for name, tensor in self.tensors.items()}
+
+    def key(self, name: str, scope: Scope) -> tuple[object, ...] | None:
+        """What a tensor depends on in a case; `None` where that is not all values of the case."""
+        reads, values = self._reads[name], scope.values
+        if reads is None or not all(read in values for read in reads):
+            return None
+        return (name, *(identity(values[read]) for read in reads))
+
+    def _names(self, tensor: Tensor) -> tuple[str, ...] | None:
+        """The names that a tensor reads; `None` where the layout of another tensor is among them."""
+        reads: set[str] = set()
+        seen: set[str] = set()
+        while tensor.name not in seen:
+            seen.add(tensor.name)
+            written = (tensor.dtype, tensor.shape, tensor.strides, tensor.permute, tensor.offset)
+            reads.update(name for argument in written for name in names_in(argument))
+            for _, argument in tensor.init.parameters if tensor.init else ():
+                bare = isinstance(argument, Expression) and argument.text in self.tensors
+                reads.update(() if bare else names_in(argument))
+            tensor = self.tensors.get(tensor.view or "", tensor)
+        known = reads - CONSTANTS.keys()
+        return None if known & self.tensors.keys() else tuple(sorted(known))
 
 
 class Layouts(Mapping[str, Layout]):
@@ -27,8 +75,9 @@ class Layouts(Mapping[str, Layout]):
     An optional tensor that a case does not use may have a shape that cannot be; nobody asks.
     """
 
-    def __init__(self, workload: Workload, binder: Binder) -> None:
-        self.tensors = {tensor.name: tensor for tensor in workload.tensors}
+    def __init__(self, memo: Memo, binder: Binder) -> None:
+        self.tensors = memo.tensors
+        self.memo = memo
         self.binder = binder
         self._known: dict[str, Layout] = {}
         self._open: set[str] = set()
@@ -51,10 +100,27 @@ class Layouts(Mapping[str, Layout]):
             if name in self._open:
                 self.note_cycle(tensor)
                 return _UNKNOWN
-            self._open.add(name)
-            layout = self._known[name] = self.compute(tensor)
-            self._open.discard(name)
+            key = self.memo.key(name, self.binder.scope)
+            layout = self.memo.layouts.get(key) if key else None
+            if layout is None:
+                self._open.add(name)
+                layout = self.compute(tensor)
+                self._open.discard(name)
+                if key and not self.binder.failed:
+                    self.memo.layouts[key] = layout
+            self._known[name] = layout
         return layout
+
+    def bound(self, name: str) -> BoundTensor:
+        """The tensor bound, as it was in an earlier case with the same values if there was one."""
+        key = self.memo.key(name, self.binder.scope)
+        known = self.memo.bound.get(key) if key else None
+        if known is not None:
+            return known
+        tensor = bind_tensor(self.tensors[name], self, self.memo.computed)
+        if key and not self.binder.failed:
+            self.memo.bound[key] = tensor
+        return tensor
 
     def note_cycle(self, tensor: Tensor) -> None:
         """Note that a layout depends on itself."""

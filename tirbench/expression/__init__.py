@@ -7,6 +7,7 @@ calls `tirbench.expression.functions` (as `f`) for what is left.
 
 from tirbench.expression.evaluate import (
     ANYWHERE,
+    CONSTANTS,
     RESERVED,
     Layout,
     Scope,
@@ -14,6 +15,7 @@ from tirbench.expression.evaluate import (
     bind,
     describe,
     evaluate,
+    identity,
     is_value,
     strides_of,
 )
@@ -32,6 +34,7 @@ from tirbench.expression.parse import (
 
 __all__ = [
     "ANYWHERE",
+    "CONSTANTS",
     "CONSTANT_NAMES",
     "DEVICE_NAMES",
     "FUNCTIONS",
@@ -48,6 +51,7 @@ __all__ = [
     "bind",
     "describe",
     "evaluate",
+    "identity",
     "is_value",
     "parse",
     "strides_of",

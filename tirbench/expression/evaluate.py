@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.expression import functions
@@ -130,25 +131,34 @@ def is_value(bound: object) -> bool:
 
 def _bind_expression(expression: Expression, scope: Scope, site: Site) -> Bound:
     """Evaluate one expression, reusing the result of an earlier case with the same values."""
+    text, values = expression.text, scope.values
+    if text in values:  # most expressions are a single name
+        return values[text]
+    if text in scope.tensors and text not in scope.later:
+        return _tensor(text)
     names = expression.names
-    values = scope.values
     key: tuple[object, ...] | None = None
     if all(name in values for name in names):
-        key = (expression.text, *(_identity(values[name]) for name in names))
+        key = (text, *(identity(values[name]) for name in names))
         try:
             return scope.memo[key]
         except KeyError:
             pass
-    result = _Evaluator(expression.text, scope, site).top(expression.tree)
+    result = _Evaluator(text, scope, site).top(expression.tree)
     if key is not None and is_value(result):
         scope.memo[key] = result  # type: ignore[assignment]  # narrowed by is_value
     return result
 
 
-def _identity(value: Value) -> object:
+@lru_cache(maxsize=1 << 12)
+def _tensor(name: str) -> TensorRef:
+    return TensorRef(name=name)
+
+
+def identity(value: Value) -> object:
     """A key that keeps apart what Python calls equal: 1, 1.0 and True, a dtype and its name."""
     if isinstance(value, tuple):
-        return tuple(_identity(item) for item in value)
+        return tuple(identity(item) for item in value)
     return value.__class__, value
 
 
@@ -238,6 +248,8 @@ class _Evaluator:
 
     def contents(self, value: Any, node: ast.expr) -> Any:
         """An operand: the contents of an integer tensor where a tensor is named."""
+        if value.__class__ is int:
+            return value
         if isinstance(value, TensorRef):
             dtype = self.layout(value.name, node).dtype
             if dtype.floating:
@@ -261,6 +273,10 @@ class _Evaluator:
         """An arithmetic operator or a comparison."""
         a = self.contents(self.value(left), left)
         b = self.contents(self.value(right), right)
+        if a.__class__ is int and b.__class__ is int and symbol in _WHOLE:  # nearly all of them
+            if -INT_LIMIT < (whole := _WHOLE[symbol](a, b)) < INT_LIMIT:
+                return whole
+            raise self.error("the result does not stay below 2**63", node)
         if isinstance(a, Residual) or isinstance(b, Residual):
             return Residual.operator(symbol, residual(a), residual(b))
         if symbol in ("==", "!=") and not (isinstance(a, tuple) or isinstance(b, tuple)):
@@ -367,9 +383,7 @@ class _Evaluator:
             kind = "a tensor or a dtype" if name == "itemsize" else "a tensor"
             raise self.error(f"{name}() takes {kind}, got {describe(subject)}", node.args[0])
         if not self.site.layouts:
-            raise self.error(
-                f"{name}() reads a shape, which {self.site.what} does not know", node
-            )
+            raise self.error(f"{name}() reads a shape, which {self.site.what} does not know", node)
         layout = self.layout(subject.name, node)
         if name == "itemsize":
             return layout.dtype.itemsize
@@ -444,6 +458,8 @@ class _Evaluator:
 
 def product(factors: tuple[Any, ...]) -> Any:
     """The product of sizes: a number, or a residual where one of them is code."""
+    if all(factor.__class__ is int for factor in factors):
+        return math.prod(factors)
     known = math.prod(factor for factor in factors if not isinstance(factor, Code))
     result: Any = None
     for factor in factors:
@@ -503,6 +519,9 @@ _SYMBOLS: Final[dict[type[ast.AST], str]] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
+
+_WHOLE: Final = {symbol: functions.OPERATORS[symbol] for symbol in ("+", "-", "*")}
+"""Operators of two whole numbers that need no look at their operands first."""
 
 RESERVED: Final = CONSTANT_NAMES | DEVICE_NAMES | DTYPES.keys() | {"seed"}
 """Names that a workload cannot define; the functions of the language are refused as well."""

@@ -14,12 +14,13 @@ import torch
 from tirbench.check import Rule
 from tirbench.errors import UsageError
 from tirbench.harness.device import Device
-from tirbench.launch import call, tirx, triton
+from tirbench.launch import call, cuda, tirx, triton
+from tirbench.launch.nvrtc import CudaSource, name_expression
 from tirbench.launch.targets import load_target
 from tirbench.tensors import Arena, Computed, Tensor, Tensors
 
 if TYPE_CHECKING:
-    from tirbench.model import ImplementationRole
+    from tirbench.model import CodeFacts, ImplementationRole
 
 Launch = Callable[[], Any]
 Builder = Callable[[], Launch]
@@ -51,7 +52,11 @@ class Timing:
 
 @dataclass(slots=True)
 class Declared:
-    """One implementation as the harness declares it; `launches_triton` is learnt when it is built."""
+    """One implementation as the harness declares it; the last four are learnt when it is built.
+
+    `executables` are those of TIRx, `tuned` its Triton kernels, `facts` what else can say which machine
+    code is launched.
+    """
 
     name: str
     role: ImplementationRole
@@ -63,6 +68,7 @@ class Declared:
     launches_triton: bool = False
     executables: list[Any] = field(default_factory=list)
     tuned: list[Any] = field(default_factory=list)
+    facts: list[Callable[[], CodeFacts | None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,6 @@ class Oracle:
     function: Callable[..., Any]
     returns: tuple[str, ...]
     dtype: torch.dtype | None
-    grad: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,8 @@ class Shared:
 
     arena: Arena
     compiled: dict[tuple[str, str, str], Callable[..., Any]] = field(default_factory=dict)
-    executables: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    executables: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    tuned: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
 class Case:
@@ -185,16 +191,12 @@ class Case:
         return declare
 
     def oracle(
-        self,
-        *,
-        returns: tuple[str, ...],
-        dtype: torch.dtype | None = None,
-        grad: tuple[str, ...] = (),
+        self, *, returns: tuple[str, ...], dtype: torch.dtype | None = None
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare what is right: the parameters of the decorated function name the tensors it reads."""
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.declared_oracle = Oracle(function, returns, dtype, grad)
+            self.declared_oracle = Oracle(function, returns, dtype)
             return function
 
         return declare
@@ -224,12 +226,56 @@ class Case:
         return load_target(self._folder, target)
 
     def triton(self, target: str) -> Any:
-        """A Triton kernel, as it is launched on this machine."""
-        kernel = self.load(target)
+        """A Triton kernel, as it is launched on this machine; one that is tuned is tuned for this case."""
+        key = (self._building.name if self._building else "", target)
+        if key not in self._shared.tuned:
+            self._shared.tuned[key] = triton.prepared(self.load(target))
+        kernel = self._shared.tuned[key]
         if self._building is not None:
             self._building.launches_triton = True
             self._building.tuned.append(kernel)
-        return triton.prepared(kernel)
+        return kernel
+
+    def cuda(
+        self,
+        target: str,
+        *,
+        template: tuple[Any, ...] = (),
+        flags: tuple[str, ...] = (),
+        include: tuple[str, ...] = (),
+    ) -> cuda.CudaKernel:
+        """A kernel of a `.cu` file, compiled for this device; `bind` makes the launch of it.
+
+        Args:
+            target: `kernels/rmsnorm.cu:rmsnorm`.
+            template: its template arguments; a dtype stands for its C type.
+            flags: of NVRTC.
+            include: folders beside the workload that `#include` looks in.
+
+        Raises:
+            UsageError: this case runs on the CPU.
+            CompileError: the file does not compile.
+        """
+        if self.device.arch is None:
+            raise UsageError(f"{target} is a cuda kernel, which needs a CUDA device")
+        file, _, name = target.rpartition(":")
+        source = CudaSource(
+            folder=self._folder,
+            file=file,
+            expression=name_expression(name, template),
+            flags=flags,
+            include=include,
+        )
+        return cuda.prepared(source, self.device.arch, self.device.torch.index, self.note_code)
+
+    def note_code(self, facts: Callable[[], CodeFacts | None]) -> None:
+        """Have the implementation that is being built say what machine code it launches.
+
+        Args:
+            facts: asked once, when the implementation has been verified.
+        """
+        if self._building is not None:
+            self._building.facts.append(facts)
 
     def compile(self, function: Callable[..., Any], *, mode: str) -> Callable[..., Any]:
         """`function` through torch.compile, for this case alone; once for all its placements."""
@@ -259,15 +305,14 @@ class Case:
         def bind(**arguments: Any) -> Launch:
             concrete, passed = tirx.specialized(function, arguments, target)
             # Keyed by identity and kept alive beside it: TIRx returns one object for equal constants.
-            if id(concrete) not in self._shared.executables:
-                self._shared.executables[id(concrete)] = (
-                    concrete,
-                    tirx.compiled(concrete, self.device.arch),
-                )
-            executable = self._shared.executables[id(concrete)][1]
+            built = self._shared.executables.get(id(concrete))
+            if built is None:
+                built = (concrete, *tirx.compiled(concrete, self.device.arch))
+                self._shared.executables[id(concrete)] = built
+            _, executable, entry = built
             if self._building is not None:
                 self._building.executables.append(executable)
-            return lambda: executable(*passed)
+            return lambda: entry(*passed)
 
         return bind
 
@@ -292,9 +337,23 @@ class Case:
         """Build one implementation; what it loads on the way is noted on it."""
         self._building = declared
         try:
-            return declared.builder()
+            launch = declared.builder()
+            if callable(launch) and any(map(triton.is_tuned, declared.tuned)):
+                self.tune(launch)
+            return launch
         finally:
             self._building = None
+
+    def tune(self, launch: Launch) -> None:
+        """Launch once, for the tuners in it to choose before anything is verified or timed.
+
+        A tuner launches every configuration many times, over tensors that it does not put back. On later
+        placements the choice is known, and the one launch shows it.
+        """
+        self.memory.restore()
+        launch()
+        self.device.synchronize()
+        self.memory.restore()
 
     @cached_property
     def checked(self) -> Mapping[str, Rule]:

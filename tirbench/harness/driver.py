@@ -19,6 +19,7 @@ from tirbench.harness.device import Device
 from tirbench.harness.requires import unmet
 from tirbench.harness.verify import Expected, bounds, verify
 from tirbench.launch import tirx, triton
+from tirbench.launch.facts import together
 from tirbench.model import (
     CaseJob,
     CodeFacts,
@@ -89,7 +90,10 @@ class CaseRun:
             launches = self.keep_timed(case, launches, timer)
             if not launches:
                 return None
-            work = self.work_of(case)
+            try:
+                work = self.work_of(case)
+            except Exception as error:  # noqa: BLE001 - code of the workload on the tensors' contents
+                return self.fail_all("time", error)
         return timed.time_rows(self, shared, expected, tuple(launches), timer, work)
 
     def work_of(self, case: Case) -> WorkDone:
@@ -181,12 +185,15 @@ class CaseRun:
 
     def learn(self, declared: Declared, kernels: list[Any]) -> None:
         """Keep the digest and resources of what was launched."""
-        facts = triton.code_facts(kernels) or tirx.code_facts(declared.executables)
-        chosen = [
-            text for kernel in declared.tuned if (text := triton.chosen_configuration(kernel))
-        ]
+        facts = together(
+            triton.code_facts(kernels),
+            tirx.code_facts(declared.executables),
+            *(read() for read in declared.facts),
+        )
+        chosen = [triton.chosen_configuration(kernel) for kernel in declared.tuned]
         if facts is not None:
-            self.facts[declared.name] = replace(facts, configuration="; ".join(chosen) or None)
+            text = "; ".join(filter(None, chosen)) or None
+            self.facts[declared.name] = replace(facts, configuration=text)
 
     def keep_timed(
         self, case: Case, launches: Mapping[str, Launch], timer: timed.Choice
@@ -236,7 +243,7 @@ class CaseRun:
         """Answer a row with an error, the line of the TOML it comes from, and the traceback."""
         place = self.program.place(error.__traceback__)
         if place == self.program.workload:
-            place = self.program.place_of(name, self.job.case)
+            place = self.program.place_of(name)
         message = str(error).strip().splitlines()
         self.answer(
             Failed(

@@ -113,27 +113,33 @@ class Program:
     def place(self, trace: TracebackType | None) -> str:
         """The line of the TOML that an error comes from: `workloads/rmsnorm.toml:28`.
 
-        The innermost frame inside the harness decides; the nearest comment at or above it names the line.
+        The innermost frame inside the harness decides; the nearest comment at or above it, in the same
+        case, names the line. Without one (tensors are allocated by one call) the workload is named alone.
         """
         numbers = [number for file, number in _frames(trace) if Path(file) == Path(self.file)]
-        marker = re.compile(rf"  # {re.escape(self.name)}\.toml:(\d+)$")
-        for index in range(numbers[-1] - 1 if numbers else -1, -1, -1):
-            if index < len(self._source) and (found := marker.search(self._source[index])):
+        for line in reversed(self._source[: numbers[-1] if numbers else 0]):
+            if found := self._marker.search(line):
+                return f"{self.workload}:{found[1]}"
+            if line.startswith("@program.case("):
+                break
+        return self.workload
+
+    def place_of(self, name: str) -> str:
+        """The line of the TOML that declares an implementation: the same in every case."""
+        head = re.compile(
+            rf"^    @case\.(?:kernel|reference)\((?:  # .*\n\s+)?{re.escape(repr(name))}[,)\n]",
+            re.M,
+        )
+        text = "\n".join(self._source)
+        if start := head.search(text):
+            line = text.count("\n", 0, start.start())
+            if found := self._marker.search(self._source[line]):
                 return f"{self.workload}:{found[1]}"
         return self.workload
 
-    def place_of(self, name: str, case: str) -> str:
-        """The line of the TOML that declares an implementation of a case."""
-        marker = re.compile(
-            rf"    @case\.(?:kernel|reference)\({re.escape(repr(name))}[,)].*\.toml:(\d+)$"
-        )
-        start = next(
-            (i for i, line in enumerate(self._source) if f"@program.case({case!r}," in line), 0
-        )
-        for line in self._source[start:]:
-            if found := marker.search(line):
-                return f"{self.workload}:{found[1]}"
-        return self.workload
+    @cached_property
+    def _marker(self) -> re.Pattern[str]:
+        return re.compile(rf"  # {re.escape(self.name)}\.toml:(\d+)$")
 
     @cached_property
     def _source(self) -> list[str]:

@@ -53,8 +53,6 @@ class Expected:
             name: case.memory.initial(name, oracle.dtype)
             for name in inspect.signature(oracle.function).parameters
         }
-        for name in oracle.grad:
-            copies[name].requires_grad_()
         want = bind(oracle.returns, oracle.function(**copies), "the oracle")
         case.device.synchronize()
         for name, rule in case.checked.items():

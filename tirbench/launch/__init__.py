@@ -12,11 +12,11 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from tirbench.errors import UsageError
-from tirbench.launch import build, call, tirx, triton
+from tirbench.launch import build, call, cuda, tirx, triton
 from tirbench.launch.kind import Kind, Step
 
 BUILTIN: Mapping[str, Kind] = {
-    kind.name: kind for kind in (call.KIND, build.KIND, triton.KIND, tirx.KIND)
+    kind.name: kind for kind in (call.KIND, build.KIND, triton.KIND, cuda.KIND, tirx.KIND)
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, Final
 
 from tirbench.launch.emit import Source, emit, emit_arguments, emit_tuple
@@ -46,29 +47,73 @@ def interpreted() -> bool:
     return bool(triton.knobs.runtime.interpret)
 
 
-def prepared(kernel: Any) -> Any:
-    """The kernel as it is launched on this machine.
+def prepared(kernel: Any, configuration: str | None = None) -> Any:
+    """The kernel as one case launches it on this machine.
 
-    Triton's autotuner has no driver to time with in the interpreter ("0 active drivers"); there the
-    first configuration stands for all of them, which is enough to verify.
+    A tuner remembers its choices by a few arguments that its author named. A case gets a tuner of its
+    own, so that what it chooses does not depend on which cases ran before it.
+
+    Args:
+        kernel: of a kernel file: jitted, perhaps below `@triton.autotune` and `@triton.heuristics`.
+        configuration: what was chosen before, as `chosen_configuration` says it. It is used without
+            tuning if the tuner still offers it.
+
+    In the interpreter Triton has no driver to time with ("0 active drivers"); the first configuration
+    stands for all of them there, which is enough to verify.
     """
-    if not interpreted() or not hasattr(kernel, "configs"):
+    tuner = _tuner(kernel)
+    if tuner is None:
         return kernel
-    return _FirstConfiguration(kernel)
+    own = copy(tuner)
+    own.cache = {}
+    if interpreted():
+        own.configs = tuner.configs[:1]
+    else:
+        known = [config for config in tuner.configs if _text(config) == configuration]
+        own.configs = known[:1] or tuner.configs
+    return _with_tuner(kernel, own)
 
 
-class _FirstConfiguration:
-    """An autotuned kernel with its first configuration, for the interpreter."""
+def is_tuned(kernel: Any) -> bool:
+    """Whether the first launch of a kernel chooses among configurations."""
+    tuner = _tuner(kernel)
+    return tuner is not None and len(tuner.configs) > 1
 
-    def __init__(self, tuner: Any) -> None:
-        self._kernel = tuner.fn
-        self._constants = dict(tuner.configs[0].kwargs)
 
-    def __getitem__(self, grid: Any) -> Any:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return self._kernel[grid](*args, **{**self._constants, **kwargs})
+def chosen_configuration(kernel: Any) -> str | None:
+    """The configuration that the autotuner settled on, in a stable order; `None` if nothing is tuned.
 
-        return run
+    A kernel launched with several shapes in one implementation has a choice for each.
+    """
+    tuner = _tuner(kernel)
+    if tuner is None:
+        return None
+    best = getattr(tuner, "best_config", None)
+    chosen = list(tuner.cache.values()) or ([] if best is None else [best])
+    return " | ".join(dict.fromkeys(map(_text, chosen))) or None
+
+
+def _tuner(kernel: Any) -> Any:
+    """The autotuner among the decorators of a kernel, or `None`."""
+    while kernel is not None:
+        if hasattr(kernel, "configs") and hasattr(kernel, "cache"):
+            return kernel
+        kernel = getattr(kernel, "fn", None)
+    return None
+
+
+def _with_tuner(kernel: Any, own: Any) -> Any:
+    """The kernel with another tuner in the place of its own; the decorators above are copied."""
+    if hasattr(kernel, "configs"):
+        return own
+    outer = copy(kernel)
+    outer.fn = _with_tuner(kernel.fn, own)
+    return outer
+
+
+def _text(config: Any) -> str:
+    """A configuration by name, with the launch options it was made with."""
+    return ", ".join(f"{name}={value}" for name, value in sorted(config.all_kwargs().items()))
 
 
 @contextmanager
@@ -114,22 +159,13 @@ def code_facts(compiled: list[Any]) -> CodeFacts | None:
     )
 
 
-def chosen_configuration(kernel: Any) -> str | None:
-    """The configuration that the autotuner settled on, in a stable order; `None` if nothing is tuned."""
-    best = getattr(kernel, "best_config", None)
-    return (
-        None
-        if best is None
-        else ", ".join(f"{k}={v}" for k, v in sorted(best.all_kwargs().items()))
-    )
-
-
 __all__ = [
     "KIND",
     "chosen_configuration",
     "code_facts",
     "emit",
     "interpreted",
+    "is_tuned",
     "prepared",
     "recorded",
 ]

@@ -22,14 +22,15 @@ def wrapper(indent: int) -> Callable[[Sequence[str], Iterable[str], str], Source
 
 
 def placed(text: str, place: str, end: str = "") -> Source:
-    """Text with the comment of its place behind its first line, and `end` behind its last.
+    """Text with the comment of its place, if it has one, behind its first line, and `end` behind its last.
 
     The comment stands first so that the nearest one at or above a line of a traceback is its own.
     """
     first, *rest = text.split("\n")
+    comment = f"  {place}" if place else ""
     if not rest:
-        return Source(f"{first}{end}  {place}")
-    return Source("\n".join([f"{first}  {place}", *rest]) + end)
+        return Source(f"{first}{end}{comment}")
+    return Source("\n".join([f"{first}{comment}", *rest]) + end)
 
 
 def targets(names: Sequence[str], indent: int = 4) -> Source:

@@ -28,7 +28,7 @@ import torch
 import triton
 import triton.language as tl
 
-POSITION_BITS = tl.constexpr(12)
+LAST_POSITION = tl.constexpr((1 << 12) - 1)
 PAYLOAD_BITS = tl.constexpr(13)  # the position, and whether a zero was negative
 
 
@@ -46,7 +46,7 @@ def stable_topk_kernel(
         ROWS: rows of this program, a power of two.
         K: k rounded up to a power of two, 2 to 4096.
     """
-    tl.static_assert(K <= 1 << POSITION_BITS)
+    tl.static_assert(K <= LAST_POSITION + 1)
     bits: tl.constexpr = values_ptr.dtype.element_ty.primitive_bitwidth
     small: tl.constexpr = tl.int16 if bits == 16 else tl.int32
     wide: tl.constexpr = tl.int32 if bits == 16 else tl.int64
@@ -68,8 +68,8 @@ def stable_topk_kernel(
     key = (~ordered << PAYLOAD_BITS) | (column << 1).to(wide) | negative_zero.to(wide)
     key = tl.sort(tl.where(inside, key, last), dim=1)
 
-    position = (key >> 1) & ((1 << POSITION_BITS) - 1)
-    indices = tl.gather(indices, position.to(tl.int32) & (K - 1), axis=1)
+    position = ((key >> 1) & LAST_POSITION).to(tl.int32) & (K - 1)  # padding's is none
+    indices = tl.gather(indices, position, axis=1)
     ordered = ~(key >> PAYLOAD_BITS)
     code = tl.where(ordered < 0, lowest - 1 - ordered, ordered)
     code = tl.where((key & 1) != 0, lowest, code)

@@ -1,0 +1,300 @@
+"""`kind = "cuda"`: a kernel of a `.cu` file with its grid and block, compiled for the device that runs it.
+
+Tensors are passed as pointers to their first element, `None` as the null pointer, and numbers with the C
+width that the workload gives them: a kernel's parameters are bytes, and a bare number has no size.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from tirbench.errors import UsageError
+from tirbench.launch.cscalar import CScalar
+from tirbench.launch.emit import Source, emit, emit_arguments, emit_tuple, literal
+from tirbench.launch.kind import Kind
+from tirbench.launch.sass import text_digest
+from tirbench.model import BoundLaunch, CodeFacts
+from tirbench.values import DTYPES
+
+if TYPE_CHECKING:
+    from tirbench.launch.nvrtc import CudaSource
+
+SHARED_WITHOUT_ASKING: Final = 48 << 10
+"""Dynamic shared memory of a block that needs no opt-in, in bytes (CUDA C++ programming guide)."""
+INTEGERS: Final[Mapping[str, type]] = {
+    "int64": ctypes.c_int64,
+    "int32": ctypes.c_int32,
+    "int16": ctypes.c_int16,
+    "int8": ctypes.c_int8,
+    "uint8": ctypes.c_uint8,
+}
+
+
+def arguments(launch: BoundLaunch) -> tuple[Source, ...]:
+    """The kernel's arguments, then grid, block and what else the launch is given, by name."""
+    given = dict(launch.options)
+    sizes = tuple(
+        Source(f"{name}={emit_tuple(given[name])}")
+        for name in ("grid", "block", "cluster")
+        if given.get(name) is not None
+    )
+    shared = given.get("shared_bytes")
+    if shared not in (None, 0):
+        sizes += (Source(f"shared_bytes={emit(shared)}"),)
+    return emit_arguments(launch.args) + sizes
+
+
+def options(launch: BoundLaunch) -> Mapping[str, Source]:
+    """What decides the machine code: template arguments, flags and include folders."""
+    given = dict(launch.options)
+    written = {"template": emit_tuple, "flags": literal, "include": literal}
+    return {
+        name: Source(f"{name}={write(given[name])}" if given.get(name) else "")
+        for name, write in written.items()
+    }
+
+
+KIND = Kind(
+    name="cuda",
+    template="launch/cuda.py.jinja",
+    returns=False,
+    closure=True,
+    arguments=arguments,
+    options=options,
+)
+
+
+@dataclass(frozen=True)
+class CudaKernel:
+    """One kernel as machine code of one device.
+
+    Attributes:
+        source: what was compiled.
+        code: the `cuda.core.ObjectCode` of it.
+        device: index of the device in torch.
+        note: is given a function that says what a launch runs, when one is bound.
+        core: the module `cuda.core`.
+    """
+
+    source: CudaSource
+    code: Any
+    device: int
+    note: Callable[[Callable[[], CodeFacts]], None]
+    core: Any
+
+    def bind(
+        self,
+        *args: Any,
+        grid: Sequence[int],
+        block: Sequence[int],
+        cluster: Sequence[int] | None = None,
+        shared_bytes: int = 0,
+    ) -> Callable[[], None]:
+        """The launch of the kernel with these arguments, on the stream that is torch's current one then.
+
+        Everything is turned into C here, once: a launch allocates nothing and reads no tensor, so that it
+        can be captured into a CUDA graph.
+
+        Args:
+            *args: tensors, `None`, or numbers with a width; as many as the kernel has parameters.
+            grid: blocks along x, y, z, as CUDA counts them; a multiple of `cluster`.
+            block: threads of a block along x, y, z.
+            cluster: blocks of a cluster along x, y, z.
+            shared_bytes: dynamic shared memory of a block.
+
+        Raises:
+            UsageError: the arguments are not those of the kernel, or the launch is larger than the device.
+        """
+        values = tuple(c_value(argument) for argument in args)
+        self._check(values)
+        self._allow(shared_bytes)
+        self.note(lambda: code_facts(self, shared_bytes))
+        config = self.core.LaunchConfig(
+            grid=_in_clusters(grid, cluster),
+            block=tuple(map(int, block)),
+            cluster=None if cluster is None else tuple(map(int, cluster)),
+            shmem_size=int(shared_bytes),
+        )
+        return _launcher(self, config, tuple(getattr(v, "pointer", v) for v in values), keep=args)
+
+    @cached_property
+    def kernel(self) -> Any:
+        """The kernel, loaded onto the device."""
+        self.core.Device(self.device).set_current()  # what torch made current already
+        return self.code.get_kernel(self.source.expression)
+
+    def _check(self, values: Sequence[Any]) -> None:
+        """Hold the arguments against the parameters that the machine code declares."""
+        try:
+            widths = [parameter.size for parameter in self.kernel.arguments_info]
+        except NotImplementedError:  # a driver before CUDA 12.4 cannot tell
+            return
+        if len(widths) != len(values):
+            raise UsageError(
+                f"{self.source.expression} takes {len(widths)} arguments, got {len(values)}"
+            )
+        for index, (width, value) in enumerate(zip(widths, values, strict=True), start=1):
+            if ctypes.sizeof(value) != width:
+                raise UsageError(
+                    f"argument {index} of {self.source.expression} has {width} bytes, "
+                    f"got {ctypes.sizeof(value)}: write the width that its parameter has"
+                )
+
+    def _allow(self, shared_bytes: int) -> None:
+        """Opt in to more dynamic shared memory than every device gives by default."""
+        if shared_bytes <= SHARED_WITHOUT_ASKING:
+            return
+        most = self.core.Device(self.device).properties.max_shared_memory_per_block_optin
+        if shared_bytes > most:
+            raise UsageError(
+                f"{self.source.expression} asks for {shared_bytes:,} bytes of shared memory; "
+                f"a block of this device has at most {most:,}"
+            )
+        opt_in(self.kernel, shared_bytes, self.device)
+
+
+def opt_in(kernel: Any, shared_bytes: int, device: int) -> None:
+    """Let a kernel use this much dynamic shared memory.
+
+    Raises:
+        UsageError: the driver refuses.
+    """
+    from cuda.bindings import driver
+
+    which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    (status,) = driver.cuKernelSetAttribute(which, shared_bytes, kernel.handle, device)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise UsageError(f"{shared_bytes:,} bytes of shared memory were refused: {status.name}")
+
+
+def _launcher(
+    kernel: CudaKernel, config: Any, values: tuple[Any, ...], keep: tuple[Any, ...]
+) -> Callable[[], None]:
+    """The closure that is timed; `keep` holds the tensors whose addresses are among the values."""
+    import torch
+
+    core, loaded, device = kernel.core, kernel.kernel, kernel.device
+    streams: dict[int, Any] = {0: core.LEGACY_DEFAULT_STREAM}
+
+    def launch() -> None:
+        handle = torch.cuda.current_stream(device).cuda_stream
+        stream = streams.get(handle)
+        if stream is None:
+            stream = streams[handle] = core.Stream.from_handle(handle)
+        core.launch(stream, config, loaded, *values)
+
+    launch.tensors = keep  # type: ignore[attr-defined]  # as long as the launch, so long its arguments
+    return launch
+
+
+class Pointer(ctypes.c_void_p):
+    """An address; cuda-core takes it as the number that it is."""
+
+    @property
+    def pointer(self) -> int:
+        """The address as a number."""
+        return self.value or 0
+
+
+def c_value(argument: Any) -> Any:
+    """An argument as the C value that the kernel reads.
+
+    Raises:
+        UsageError: a number has no width, or does not fit the one it has.
+    """
+    if argument is None:
+        return Pointer(0)
+    if hasattr(argument, "data_ptr"):
+        return Pointer(argument.data_ptr())
+    if not isinstance(argument, CScalar):
+        raise UsageError(
+            f"{argument!r} has no C width: write int32(…) or float32(…) in the arguments"
+        )
+    if (integer := INTEGERS.get(argument.ctype)) is not None:
+        value = int(argument.value)
+        made = integer(value)
+        if made.value != value:
+            raise UsageError(f"{value} does not fit {argument.ctype}")
+        return made
+    if argument.ctype == "bool":
+        return ctypes.c_bool(bool(argument.value))
+    if argument.ctype == "float64":
+        return ctypes.c_double(argument.value)
+    if argument.ctype == "float32":
+        return ctypes.c_float(argument.value)
+    return _short_float(argument)
+
+
+def _short_float(argument: CScalar) -> Any:
+    """A float of one or two bytes by its bits: C types of Python have no such number."""
+    import torch
+
+    bits, c_type = (
+        (torch.uint8, ctypes.c_uint8)
+        if DTYPES[argument.ctype][0] == 1
+        else (torch.uint16, ctypes.c_uint16)
+    )
+    value = torch.tensor(float(argument.value), dtype=torch.float32)
+    return c_type(value.to(getattr(torch, argument.ctype)).view(bits).item())
+
+
+def _in_clusters(grid: Sequence[int], cluster: Sequence[int] | None) -> tuple[int, ...]:
+    """The grid as cuda-core counts it: in clusters where there are any, in blocks where not."""
+    if cluster is None:
+        return tuple(map(int, grid))
+    sides = (*cluster, 1, 1)
+    for blocks, side in zip(grid, sides, strict=False):
+        if blocks % side:
+            raise UsageError(f"a grid of {tuple(grid)} blocks is no multiple of {tuple(cluster)}")
+    whole = (*grid, 1, 1)[:3]
+    return tuple(int(blocks) // int(side) for blocks, side in zip(whole, sides, strict=False))
+
+
+def code_facts(kernel: CudaKernel, shared_bytes: int) -> CodeFacts:
+    """Digest and resources of a kernel.
+
+    `spills` counts 32-bit registers, as Triton does: bytes of local memory of a thread, by four. Shared
+    memory is what the kernel declares and what the launch adds.
+    """
+    attributes = kernel.kernel.attributes
+    return CodeFacts(
+        digest="sass:" + text_digest([bytes(kernel.code.code)]),
+        registers=attributes.num_regs,
+        spills=attributes.local_size_bytes // 4,
+        shared_bytes=attributes.shared_size_bytes + int(shared_bytes),
+    )
+
+
+def prepared(
+    source: CudaSource,
+    arch: str,
+    device: int,
+    note: Callable[[Callable[[], CodeFacts]], None],
+) -> CudaKernel:
+    """The kernel compiled for a device.
+
+    Args:
+        source: what is compiled.
+        arch: `sm_90`, as `Device.arch` says it.
+        device: index of the device in torch.
+        note: see `CudaKernel`.
+    """
+    from tirbench.launch.nvrtc import compiled
+
+    code = compiled(source, specific(arch))
+    from cuda import core
+
+    return CudaKernel(source=source, code=code, device=device, note=note, core=core)
+
+
+def specific(arch: str) -> str:
+    """The architecture with its own instructions: `sm_90a` for `sm_90`.
+
+    The code runs on this device alone, so nothing is lost; without the `a` a kernel cannot use wgmma and
+    its like (CUDA C++ programming guide, architecture-specific features; they begin with 9.0).
+    """
+    return f"{arch}a" if int(arch.removeprefix("sm_")) >= 90 else arch
