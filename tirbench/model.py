@@ -433,7 +433,8 @@ class CaseJob:
     """One case of a job: which implementations run, and how far each goes.
 
     `rows` lists every implementation that must be answered for; `verify` and `time` say what is asked,
-    `untimed` why a case is not timed.
+    `untimed` why a case is not timed. `configurations` are choices of tuned kernels, by implementation,
+    that are used instead of tuning again: `CodeFacts.configuration` of an earlier run.
     On a CPU, Triton kernels are verified in the interpreter and never timed; the worker says so.
     """
 
@@ -442,6 +443,7 @@ class CaseJob:
     verify: bool = True
     time: bool = True
     untimed: str = ""
+    configurations: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

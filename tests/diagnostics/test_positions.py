@@ -15,7 +15,7 @@ from tirbench.diagnostics import locate, locations, newer_syntax
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]  # only there before 3.11
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "load" / "examples").glob("*.toml"))
 

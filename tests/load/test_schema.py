@@ -17,15 +17,16 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tirbench import model
+from tirbench.launch import Option
 from tirbench.load import kinds
 from tirbench.load.accept import compile_schema
-from tirbench.load.kinds import KINDS, Kind, Option
+from tirbench.load.kinds import KINDS, Kind
 from tirbench.load.schema import SCHEMA_FILE, forget, workload_schema
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]  # only there before 3.11
 
 SCHEMA: dict[str, Any] = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
 DEFS = SCHEMA["$defs"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.expand.binder import CALL, Item, bound_arguments, tensors_in, whole_numbers
 from tirbench.expression import Expression, Site, describe
-from tirbench.load.kinds import KINDS
+from tirbench.launch import kind_of
 from tirbench.model import (
     BoundFunction,
     BoundImplementation,
@@ -19,8 +19,10 @@ from tirbench.model import (
 from tirbench.values import OMIT, Bound, Code, CScalar, Dtype, Phase, TensorRef
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tirbench.expand.binder import Binder
-    from tirbench.load.kinds import Kind, Option
+    from tirbench.launch import Option
     from tirbench.model import Implementation, Launch, Path
 
 _NOTHING: Final = Requirements()
@@ -43,9 +45,10 @@ def bind_implementation(
     context: BoundFunction | None = None
     requires = implementation.requires
     if skipped is None:
-        steps = tuple(bind_launch(step, KINDS[step.kind], binder) for step in implementation.steps)
+        steps = tuple(bind_launch(step, binder) for step in implementation.steps)
         context = binder.function(implementation.context)
         requires = _requirements(requires, common, implementation.path, binder)
+        requires = _of_kinds(requires, implementation.steps)
     return BoundImplementation(
         name=implementation.name,
         role=implementation.role,
@@ -59,13 +62,14 @@ def bind_implementation(
     )
 
 
-def bind_launch(launch: Launch, kind: Kind, binder: Binder) -> BoundLaunch:
+def bind_launch(launch: Launch, binder: Binder) -> BoundLaunch:
     """One launch, checked against the limits of its kind."""
+    syntax = kind_of(launch.kind).syntax
     items = list(binder.items(launch.args, (*launch.path, "args"), CALL))
-    _check_scalars(items, kind, binder)
+    _check_scalars(items, launch.kind, syntax.c_scalars, binder)
     options: list[tuple[str, Bound]] = []
     for key, value in launch.options:
-        bound = _option(value, kind.options[key], (*launch.path, key), key, binder)
+        bound = _option(value, syntax.options[key], (*launch.path, key), key, binder)
         if bound is not OMIT:
             options.append((key, bound))
             if launch.kind in ("triton", "cuda"):
@@ -127,13 +131,13 @@ def _site(key: str, latest: Phase) -> Site:
     return Site(what=f"'{key}'", latest=latest)
 
 
-def _check_scalars(items: list[Item], kind: Kind, binder: Binder) -> None:
+def _check_scalars(items: list[Item], kind: str, c_scalars: bool, binder: Binder) -> None:
     """Hold arguments against what the kind can pass: C widths where there are C types."""
     for _, value, argument, path in items:
-        if not kind.c_scalars and isinstance(value, CScalar):
-            message = f"{value.ctype}() makes a C scalar, which a {kind.name} launch does not take"
+        if not c_scalars and isinstance(value, CScalar):
+            message = f"{value.ctype}() makes a C scalar, which a {kind} launch does not take"
             binder.note("TB023", path, message, argument)
-        elif kind.c_scalars and not isinstance(value, TensorRef | CScalar | None):
+        elif c_scalars and not isinstance(value, TensorRef | CScalar | None):
             message = f"a number needs a C width, got {describe(value)}"
             binder.note("TB023", path, message, argument, hint="write int32(…) or float32(…)")
 
@@ -173,6 +177,14 @@ def _check_size(key: str, size: int, dimension: int, path: Path, binder: Binder)
         binder.note("TB055", path, f"{message}, got {size:,}")
     elif key == "num_warps" and size & (size - 1):
         binder.note("TB055", path, f"'num_warps' must be a power of two, got {size}")
+
+
+def _of_kinds(requires: Requirements, steps: Iterable[Launch]) -> Requirements:
+    """The requirements with the device of kinds that run on one alone, where none is asked for."""
+    devices = {kind_of(step.kind).syntax.device for step in steps} - {None}
+    if requires.device is not None or len(devices) != 1:
+        return requires
+    return replace(requires, device=devices.pop())
 
 
 def _requirements(

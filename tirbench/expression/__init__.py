@@ -5,20 +5,7 @@ also accepts what only a device or the tensors' contents can tell, and leaves it
 calls `tirbench.expression.functions` (as `f`) for what is left.
 """
 
-from tirbench.expression.evaluate import (
-    ANYWHERE,
-    CONSTANTS,
-    RESERVED,
-    Layout,
-    Scope,
-    Site,
-    bind,
-    describe,
-    evaluate,
-    identity,
-    is_value,
-    strides_of,
-)
+from tirbench.expression.evaluate import bind, evaluate
 from tirbench.expression.parse import (
     CONSTANT_NAMES,
     DEVICE_NAMES,
@@ -30,6 +17,18 @@ from tirbench.expression.parse import (
     ExpressionError,
     UnknownNameError,
     parse,
+)
+from tirbench.expression.scope import (
+    ANYWHERE,
+    CONSTANTS,
+    RESERVED,
+    Layout,
+    Scope,
+    Site,
+    describe,
+    identity,
+    is_value,
+    strides_of,
 )
 
 __all__ = [

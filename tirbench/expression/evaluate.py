@@ -8,14 +8,11 @@ so the branch not taken leaves no trace.
 from __future__ import annotations
 
 import ast
-import math
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.expression import functions
 from tirbench.expression.parse import (
-    CONSTANT_NAMES,
     DEVICE_NAMES,
     INT_LIMIT,
     RANK_NAMES,
@@ -26,69 +23,24 @@ from tirbench.expression.parse import (
     span,
 )
 from tirbench.expression.residual import Residual, code, residual
+from tirbench.expression.scope import (
+    ANYWHERE,
+    CONSTANTS,
+    Layout,
+    Scope,
+    Site,
+    describe,
+    identity,
+    is_value,
+    product,
+    strides_of,
+)
 from tirbench.values import DTYPES, OMIT, Bound, Code, CScalar, Dtype, Phase, TensorRef, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 MAX_EXPONENT: Final = 62
-
-CONSTANTS: Final[dict[str, Value]] = {
-    "omit": OMIT,
-    "inf": math.inf,
-    "nan": math.nan,
-    **{name: Dtype(name) for name in DTYPES},
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """What an expression can know of a tensor: `shape` and `strides` in elements, and its dtype."""
-
-    dtype: Dtype
-    shape: tuple[Bound, ...]
-    strides: tuple[Bound, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """Where an expression stands, and so what it may read.
-
-    Args:
-        what: how an error names the place: `a shape`.
-        latest: the latest phase it may read.
-        layouts: whether `size`, `stride`, `numel`, `nbytes` and `itemsize` of tensors are known.
-        gathers: whether `gathered(t)` is (only in the oracle of a workload with ranks).
-        meta: names of constants that a tuner sets, readable as `meta["NAME"]`.
-    """
-
-    what: str = "an expression"
-    latest: Phase = Phase.DATA
-    layouts: bool = True
-    gathers: bool = False
-    meta: frozenset[str] = frozenset()
-
-
-ANYWHERE: Final = Site()
-
-
-@dataclass(slots=True, kw_only=True)
-class Scope:
-    """The names of one case.
-
-    Args:
-        values: params, axes, `seed` and derived names that the case knows.
-        later: derived names that only the device or the data know.
-        tensors: layouts by tensor name; may compute them when asked.
-        ranked: whether the workload has `[ranks]`.
-        memo: results by expression and values read, shared by the cases of a workload.
-    """
-
-    values: Mapping[str, Value] = field(default_factory=dict)
-    later: Mapping[str, Bound] = field(default_factory=dict)
-    tensors: Mapping[str, Layout] = field(default_factory=dict)
-    ranked: bool = False
-    memo: dict[tuple[object, ...], Value] = field(default_factory=dict)
 
 
 def bind(argument: object, scope: Scope, site: Site = ANYWHERE) -> Bound:
@@ -122,13 +74,6 @@ def evaluate(argument: object, scope: Scope, site: Site | None = None) -> Value:
     return bound  # type: ignore[return-value]  # narrowed by is_value
 
 
-def is_value(bound: object) -> bool:
-    """Whether nothing in it needs a tensor or a device."""
-    if isinstance(bound, tuple):
-        return all(is_value(item) for item in bound)
-    return not isinstance(bound, TensorRef | CScalar | Code)
-
-
 def _bind_expression(expression: Expression, scope: Scope, site: Site) -> Bound:
     """Evaluate one expression, reusing the result of an earlier case with the same values."""
     text, values = expression.text, scope.values
@@ -153,13 +98,6 @@ def _bind_expression(expression: Expression, scope: Scope, site: Site) -> Bound:
 @lru_cache(maxsize=1 << 12)
 def _tensor(name: str) -> TensorRef:
     return TensorRef(name=name)
-
-
-def identity(value: Value) -> object:
-    """A key that keeps apart what Python calls equal: 1, 1.0 and True, a dtype and its name."""
-    if isinstance(value, tuple):
-        return tuple(identity(item) for item in value)
-    return value.__class__, value
 
 
 class _Evaluator:
@@ -456,54 +394,6 @@ class _Evaluator:
         return ExpressionError(message, span=span(node, self.text))
 
 
-def product(factors: tuple[Any, ...]) -> Any:
-    """The product of sizes: a number, or a residual where one of them is code."""
-    if all(factor.__class__ is int for factor in factors):
-        return math.prod(factors)
-    known = math.prod(factor for factor in factors if not isinstance(factor, Code))
-    result: Any = None
-    for factor in factors:
-        if isinstance(factor, Code):
-            tree = residual(factor)
-            result = tree if result is None else Residual.operator("*", result, tree)
-    if result is None:
-        return known
-    return result if known == 1 else Residual.operator("*", result, residual(known))
-
-
-def strides_of(layout: Layout) -> tuple[Bound, ...]:
-    """The strides of a layout in elements; contiguous where none are given."""
-    if layout.strides is not None:
-        return layout.strides
-    strides: list[Bound] = []
-    for dimension in range(len(layout.shape)):
-        stride = product(layout.shape[dimension + 1 :])
-        strides.append(code(stride) if isinstance(stride, Residual) else stride)
-    return tuple(strides)
-
-
-def describe(value: object) -> str:
-    """A value as an error names it."""
-    match value:
-        case Dtype():
-            text = f"the dtype {value:s}"
-        case TensorRef():
-            text = f"the tensor '{value.name}'"
-        case str():
-            text = f"the text {str(value)!r}"
-        case tuple():
-            text = f"a list of {len(value)}"
-        case Residual():
-            text = f"'{ast.unparse(value.tree)}'"
-        case Code():
-            text = f"'{value.text}'"
-        case CScalar():
-            text = f"a C scalar, {value.ctype}"
-        case _:
-            text = "omit" if value is OMIT else repr(value)
-    return text
-
-
 _SYMBOLS: Final[dict[type[ast.AST], str]] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -522,6 +412,3 @@ _SYMBOLS: Final[dict[type[ast.AST], str]] = {
 
 _WHOLE: Final = {symbol: functions.OPERATORS[symbol] for symbol in ("+", "-", "*")}
 """Operators of two whole numbers that need no look at their operands first."""
-
-RESERVED: Final = CONSTANT_NAMES | DEVICE_NAMES | DTYPES.keys() | {"seed"}
-"""Names that a workload cannot define; the functions of the language are refused as well."""

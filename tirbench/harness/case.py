@@ -54,8 +54,8 @@ class Timing:
 class Declared:
     """One implementation as the harness declares it; the last four are learnt when it is built.
 
-    `executables` are those of TIRx, `tuned` its Triton kernels, `facts` what else can say which machine
-    code is launched.
+    `executables` are those of TIRx, `tuned` its Triton kernels with a tuner, `facts` what else can say
+    which machine code is launched.
     """
 
     name: str
@@ -93,13 +93,15 @@ class Work:
 class Shared:
     """What the placements of one case share: memory, and what is compiled once.
 
-    Compiled functions take other addresses without being compiled again.
+    Compiled functions take other addresses without being compiled again. `chosen` are configurations of
+    tuned kernels, by implementation, that an earlier run settled on.
     """
 
     arena: Arena
     compiled: dict[tuple[str, str, str], Callable[..., Any]] = field(default_factory=dict)
     executables: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     tuned: dict[tuple[str, str], Any] = field(default_factory=dict)
+    chosen: Mapping[str, str] = field(default_factory=dict)
 
 
 class Case:
@@ -227,13 +229,19 @@ class Case:
 
     def triton(self, target: str) -> Any:
         """A Triton kernel, as it is launched on this machine; one that is tuned is tuned for this case."""
-        key = (self._building.name if self._building else "", target)
+        building = self._building
+        key = (building.name if building else "", target)
         if key not in self._shared.tuned:
-            self._shared.tuned[key] = triton.prepared(self.load(target))
+            kernel = self.load(target)
+            known = self._shared.chosen.get(key[0], "").split(triton.NEXT_KERNEL)
+            index = len(building.tuned) if building else 0
+            choice = known[index] if index < len(known) else None
+            self._shared.tuned[key] = triton.prepared(kernel, choice)
         kernel = self._shared.tuned[key]
-        if self._building is not None:
-            self._building.launches_triton = True
-            self._building.tuned.append(kernel)
+        if building is not None:
+            building.launches_triton = True
+            if triton.has_tuner(kernel) and all(kernel is not other for other in building.tuned):
+                building.tuned.append(kernel)
         return kernel
 
     def cuda(

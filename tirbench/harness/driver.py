@@ -77,7 +77,7 @@ class CaseRun:
                     "torch._dynamo"
                 ].reset()  # one case's shapes must not make another's dynamic
             device = Device(self.plan.device)
-            shared = Shared(tensors.Arena(device.torch))
+            shared = Shared(tensors.Arena(device.torch), chosen=dict(self.job.configurations))
             case = self.program.open(self.job.case, device, 0, shared)
         except Exception as error:  # noqa: BLE001 - tensors are drawn by functions of the workload
             return self.fail_all("allocate", error)
@@ -192,7 +192,7 @@ class CaseRun:
         )
         chosen = [triton.chosen_configuration(kernel) for kernel in declared.tuned]
         if facts is not None:
-            text = "; ".join(filter(None, chosen)) or None
+            text = triton.NEXT_KERNEL.join(filter(None, chosen)) or None
             self.facts[declared.name] = replace(facts, configuration=text)
 
     def keep_timed(

@@ -89,7 +89,7 @@ def tau_squared(pairs: Iterable[PairEvidence], *, own_spread: bool = OWN_SPREAD)
     if not own_spread:
         return _pooled(spreads)
     tau_sq = max(statistics.median(spread.median_share for spread in spreads), TAU_FLOOR**2)
-    return _pooled([spread for spread in spreads if not spread.outlying(tau_sq)]) 
+    return _pooled([spread for spread in spreads if not spread.outlying(tau_sq)])
 
 
 def row_tau_squared(pair: PairEvidence, tau_sq: float) -> float:

@@ -123,9 +123,7 @@ def incomparable(row: Row, base: PairSide, head: PairSide) -> Verdict | None:
     ]
     if not differences:
         return None
-    return Verdict(
-        row=row, kind="incomparable", rule="incomparable", reason=", ".join(differences)
-    )
+    return Verdict(row=row, kind="incomparable", rule="incomparable", reason=", ".join(differences))
 
 
 def missing(row: Row, side: str, why: str = "") -> Verdict:

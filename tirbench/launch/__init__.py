@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from typing import Final
 
 from tirbench.errors import UsageError
 from tirbench.launch import build, call, cuda, tirx, triton
-from tirbench.launch.kind import Kind, Step
+from tirbench.launch.emit import Source, emit, emit_arguments, emit_tuple, literal
+from tirbench.launch.kind import Kind, Option, Step, Syntax
+
+GROUP: Final = "tirbench.launch"
+"""The entry-point group through which packages add kinds."""
 
 BUILTIN: Mapping[str, Kind] = {
     kind.name: kind for kind in (call.KIND, build.KIND, triton.KIND, cuda.KIND, tirx.KIND)
@@ -21,25 +26,58 @@ BUILTIN: Mapping[str, Kind] = {
 
 
 @cache
-def kinds() -> Mapping[str, Kind]:
-    """Every kind by name: the built-in ones, then those of installed packages."""
-    found = dict(BUILTIN)
-    for entry in entry_points(group="tirbench.launch"):
-        if entry.name in found:
+def plug_ins() -> Mapping[str, Kind]:
+    """The kinds of installed packages, by name.
+
+    Raises:
+        UsageError: one cannot be loaded, is no `Kind`, or has a name that is taken.
+    """
+    found: dict[str, Kind] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.name in found or entry.name in BUILTIN:
             raise UsageError(f"the launch kind {entry.name!r} of {entry.value} exists already")
-        found[entry.name] = entry.load()
+        try:
+            kind = entry.load()
+        except Exception as error:  # the package may raise anything when it is imported
+            raise UsageError(
+                f"the launch kind {entry.name!r} of {entry.value} cannot be loaded: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(kind, Kind) or kind.name != entry.name:
+            raise UsageError(f"{entry.value} is not the tirbench.launch.Kind named {entry.name!r}")
+        found[entry.name] = kind
     return found
 
 
+def kinds() -> Mapping[str, Kind]:
+    """Every kind by name: the built-in ones, then those of installed packages."""
+    return {**BUILTIN, **plug_ins()}
+
+
 def kind_of(name: str) -> Kind:
-    """The kind called `name`.
+    """The kind called `name`; packages are looked at only where it is not built in.
 
     Raises:
         UsageError: no such kind is built in or installed.
     """
+    if name in BUILTIN:
+        return BUILTIN[name]
     if name not in kinds():
         raise UsageError(f"no launch kind {name!r}; one of {', '.join(kinds())}")
     return kinds()[name]
 
 
-__all__ = ["Kind", "Step", "kind_of", "kinds"]
+__all__ = [
+    "Kind",
+    "Option",
+    "Source",
+    "Step",
+    "Syntax",
+    "emit",
+    "emit_arguments",
+    "emit_tuple",
+    "kind_of",
+    "kinds",
+    "literal",
+    "plug_ins",
+]

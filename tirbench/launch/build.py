@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tirbench.launch.call import options
+from tirbench.launch.call import SYNTAX, options
 from tirbench.launch.emit import emit_arguments
 from tirbench.launch.kind import Kind
 
@@ -12,4 +12,5 @@ KIND = Kind(
     closure=True,
     arguments=lambda launch: emit_arguments(launch.args),
     options=options,
+    syntax=SYNTAX,
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.launch.emit import Source, emit, emit_arguments, literal
-from tirbench.launch.kind import Kind
+from tirbench.launch.kind import Kind, Option, Syntax
 from tirbench.model import BoundLaunch
 
 if TYPE_CHECKING:
@@ -27,11 +27,14 @@ def options(launch: BoundLaunch) -> Mapping[str, Source]:
     }
 
 
+SYNTAX: Final = Syntax(options={"compile": Option(form="text"), "grad": Option(form="grad")})
+
 KIND = Kind(
     name="call",
     template="launch/call.py.jinja",
     arguments=lambda launch: emit_arguments(launch.args),
     options=options,
+    syntax=SYNTAX,
 )
 
 

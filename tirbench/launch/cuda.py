@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tirbench.errors import UsageError
 from tirbench.launch.cscalar import CScalar
 from tirbench.launch.emit import Source, emit, emit_arguments, emit_tuple, literal
-from tirbench.launch.kind import Kind
+from tirbench.launch.kind import Kind, Option, Syntax
 from tirbench.launch.sass import text_digest
 from tirbench.model import BoundLaunch, CodeFacts
-from tirbench.values import DTYPES
+from tirbench.values import DTYPES, Phase
 
 if TYPE_CHECKING:
     from tirbench.launch.nvrtc import CudaSource
@@ -51,11 +51,12 @@ def arguments(launch: BoundLaunch) -> tuple[Source, ...]:
 def options(launch: BoundLaunch) -> Mapping[str, Source]:
     """What decides the machine code: template arguments, flags and include folders."""
     given = dict(launch.options)
-    written = {"template": emit_tuple, "flags": literal, "include": literal}
-    return {
-        name: Source(f"{name}={write(given[name])}" if given.get(name) else "")
-        for name, write in written.items()
+    template = given.get("template")
+    written = {
+        name: literal(given[name]) if given.get(name) else "" for name in ("flags", "include")
     }
+    written["template"] = emit_tuple(template) if template else ""
+    return {name: Source(f"{name}={text}" if text else "") for name, text in written.items()}
 
 
 KIND = Kind(
@@ -65,6 +66,21 @@ KIND = Kind(
     closure=True,
     arguments=arguments,
     options=options,
+    syntax=Syntax(
+        device="cuda",
+        suffix=".cu",
+        arguments="positional",
+        c_scalars=True,
+        options={
+            "grid": Option(form="exprs"),
+            "block": Option(form="exprs"),
+            "cluster": Option(form="exprs", latest=Phase.DEVICE),
+            "shared_bytes": Option(form="expr"),
+            "template": Option(form="exprs", latest=Phase.DEVICE),
+            "flags": Option(form="texts"),
+            "include": Option(form="texts"),
+        },
+    ),
 )
 
 

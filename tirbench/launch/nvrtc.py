@@ -234,7 +234,9 @@ def explained(message: str, source: CudaSource) -> str:
     errors = list(_MESSAGE.finditer(log))
     if not errors:
         first = f"{source.file}: {log.splitlines()[0] if log else 'NVRTC failed without a message'}"
-    elif errors[0]["file"].startswith("__nv_"):  # NVRTC's own file, which holds the name of the kernel
+    elif errors[0]["file"].startswith(
+        "__nv_"
+    ):  # NVRTC's own file, which holds the name of the kernel
         first = f"{source.file}: {source.expression}: {errors[0]['text']}"
     else:
         first = f"{errors[0]['file']}:{errors[0]['line']}: {errors[0]['text']}"

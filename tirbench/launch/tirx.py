@@ -14,7 +14,7 @@ from typing import Any
 
 from tirbench.errors import UsageError
 from tirbench.launch.emit import emit_arguments
-from tirbench.launch.kind import Kind
+from tirbench.launch.kind import Kind, Syntax
 from tirbench.model import CodeFacts
 
 KIND = Kind(
@@ -23,6 +23,7 @@ KIND = Kind(
     returns=False,
     closure=True,
     arguments=lambda launch: emit_arguments(launch.args),
+    syntax=Syntax(suffix=".py", arguments="named"),
 )
 
 

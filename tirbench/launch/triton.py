@@ -8,11 +8,15 @@ from copy import copy
 from typing import Any, Final
 
 from tirbench.launch.emit import Source, emit, emit_arguments, emit_tuple
-from tirbench.launch.kind import Kind
+from tirbench.launch.kind import Kind, Option, Syntax
 from tirbench.launch.sass import text_digest
 from tirbench.model import BoundArguments, BoundLaunch, CodeFacts
+from tirbench.values import Phase
 
 LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+NEXT_KERNEL: Final = "; "
+"""Between the choices of several tuned kernels of one implementation."""
 
 
 def arguments(launch: BoundLaunch) -> tuple[Source, ...]:
@@ -37,6 +41,13 @@ KIND = Kind(
     returns=False,
     arguments=arguments,
     options=options,
+    syntax=Syntax(
+        suffix=".py",
+        options={
+            "grid": Option(form="exprs", tuned=True),
+            **dict.fromkeys(LAUNCH_OPTIONS, Option(form="expr", latest=Phase.DEVICE)),
+        },
+    ),
 )
 
 
@@ -72,6 +83,11 @@ def prepared(kernel: Any, configuration: str | None = None) -> Any:
         known = [config for config in tuner.configs if _text(config) == configuration]
         own.configs = known[:1] or tuner.configs
     return _with_tuner(kernel, own)
+
+
+def has_tuner(kernel: Any) -> bool:
+    """Whether a kernel stands below `@triton.autotune`, however many configurations it has."""
+    return _tuner(kernel) is not None
 
 
 def is_tuned(kernel: Any) -> bool:
@@ -160,10 +176,12 @@ def code_facts(compiled: list[Any]) -> CodeFacts | None:
 
 
 __all__ = [
+    "NEXT_KERNEL",
     "KIND",
     "chosen_configuration",
     "code_facts",
     "emit",
+    "has_tuner",
     "interpreted",
     "is_tuned",
     "prepared",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tirbench.diagnostics import Diagnostic, Problems
 from tirbench.errors import InputError
 from tirbench.load.build import build
+from tirbench.load.kinds import register_installed
 from tirbench.load.meaning import check_meaning
 from tirbench.load.read import VERSION, find_root, parse, read_text, version_is_read
 from tirbench.load.schema import SCHEMA_FILE, validate, workload_schema
@@ -81,6 +82,7 @@ def _load(path: Path, root: Path) -> tuple[Workload | None, Problems]:
     document = None if text is None else parse(text, problems)
     if text is None or document is None or not version_is_read(document, problems):
         return None, problems
+    register_installed(document)
     valid = validate(document, problems)
     if valid is None:
         return None, problems

@@ -1,89 +1,35 @@
 """The launch kinds, as far as a workload file can tell: their options and how they take arguments.
 
-This table is the one place where loading and expansion know a kind. The schema spells the built-in
-ones out for editors; a kind registered here by a plug-in is added to it.
+Each kind says it of itself, in its module below `tirbench.launch`. The schema spells the built-in ones
+out for editors; a kind registered here by a plug-in is added to it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
-from tirbench.values import Phase
+from tirbench import launch
+from tirbench.launch import Option, Syntax
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-Form: TypeAlias = Literal["expr", "exprs", "text", "texts", "grad"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One key of a launch kind.
-
-    `form`: an expression, a list of them, literal text, a list of it, or a `grad` table. `latest` is the
-    latest phase its expressions may read; `tuned` whether constants that a tuner sets may appear.
-    """
-
-    form: Form
-    latest: Phase = Phase.DATA
-    tuned: bool = False
-    schema: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+__all__ = ["KINDS", "Kind", "Option", "register", "register_installed", "with_plug_ins"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One launch kind.
-
-    `arguments` says how `args` may be written; `suffix` which file a target names (empty: a dotted path
-    is allowed as well as a `.py` file); `c_scalars` whether numbers need a C width.
-    """
+class Kind(Syntax):
+    """One launch kind by its name, with what a workload may say of it."""
 
     name: str
-    options: Mapping[str, Option]
-    arguments: Literal["any", "named", "positional"] = "any"
-    suffix: Literal["", ".py", ".cu"] = ""
-    c_scalars: bool = False
 
 
-_MODULE: Final = {"compile": Option(form="text"), "grad": Option(form="grad")}
-_WHILE_COMPILING: Final = Option(form="expr", latest=Phase.DEVICE)
-_GRID: Final = Option(form="exprs", tuned=True)
+def _named(kind: launch.Kind) -> Kind:
+    """A launch kind without how it is written into a harness, which is nothing to a file."""
+    said = {field.name: getattr(kind.syntax, field.name) for field in fields(Syntax)}
+    return Kind(name=kind.name, **said)
 
-KINDS: Final[dict[str, Kind]] = {
-    kind.name: kind
-    for kind in (
-        Kind(name="call", options=_MODULE),
-        Kind(name="build", options=_MODULE),
-        Kind(
-            name="triton",
-            suffix=".py",
-            options={
-                "grid": _GRID,
-                "num_warps": _WHILE_COMPILING,
-                "num_stages": _WHILE_COMPILING,
-                "num_ctas": _WHILE_COMPILING,
-                "maxnreg": _WHILE_COMPILING,
-            },
-        ),
-        Kind(
-            name="cuda",
-            suffix=".cu",
-            arguments="positional",
-            c_scalars=True,
-            options={
-                "grid": Option(form="exprs"),
-                "block": Option(form="exprs"),
-                "cluster": Option(form="exprs", latest=Phase.DEVICE),
-                "shared_bytes": Option(form="expr"),
-                "template": Option(form="exprs", latest=Phase.DEVICE),
-                "flags": Option(form="texts"),
-                "include": Option(form="texts"),
-            },
-        ),
-        Kind(name="tirx", suffix=".py", arguments="named", options={}),
-    )
-}
+
+KINDS: Final[dict[str, Kind]] = {name: _named(kind) for name, kind in launch.BUILTIN.items()}
 
 BUILT_IN: Final = frozenset(KINDS)
 
@@ -100,6 +46,35 @@ def register(kind: Kind) -> None:
     from tirbench.load.schema import forget  # which imports this module
 
     forget()
+
+
+def register_installed(document: Mapping[str, Any]) -> None:
+    """Add the kinds of installed packages, where a document names one that is not known yet.
+
+    Looking for packages costs tens of milliseconds and runs their code, so it is not done in vain.
+
+    Raises:
+        UsageError: a plug-in cannot be loaded.
+    """
+    if _kinds_in(document) <= KINDS.keys():
+        return
+    for name, kind in launch.plug_ins().items():
+        if name not in KINDS:
+            register(_named(kind))
+
+
+def _kinds_in(document: Mapping[str, Any]) -> set[str]:
+    """The launch kinds that a document names; it may be of any shape yet."""
+    found: set[str] = set()
+    for table in ("kernels", "references"):
+        implementations = document.get(table)
+        launches = list(implementations.values()) if isinstance(implementations, dict) else []
+        for outer in launches:
+            steps = outer.get("steps") if isinstance(outer, dict) else None
+            for one in (outer, *(steps if isinstance(steps, list) else ())):
+                kind = one.get("kind") if isinstance(one, dict) else None
+                found |= {kind} if isinstance(kind, str) else set()
+    return found
 
 
 def with_plug_ins(schema: dict[str, Any]) -> dict[str, Any]:

@@ -125,6 +125,9 @@ def _check_launch(
         for index, folder in enumerate(folders if isinstance(folders, tuple) else ()):
             inside(str(folder), place, (*launch.path, "include", index), problems)
         return frozenset()
+    if kind.suffix not in ("", ".py"):  # a plug-in's language: only that the file is there is known
+        _file_of(launch.target, kind.suffix, (*launch.path, "target"), place, problems)
+        return frozenset()
     definition = _definition(launch.target, kind.suffix, (*launch.path, "target"), place, problems)
     if definition is None:
         return None if launch.kind == "triton" else frozenset()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -65,7 +66,9 @@ def environment() -> jinja2.Environment:
         return value if isinstance(value, Source) else literal(value)
 
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_templates()),
+        loader=jinja2.ChoiceLoader(
+            [jinja2.FileSystemLoader(_templates()), jinja2.FunctionLoader(_of_package)]
+        ),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # noqa: S701 - Python is written here, where `finalize` makes every value a literal
         trim_blocks=True,
@@ -82,6 +85,12 @@ def _templates() -> Path:
     package = Path(__file__).parents[1]
     inside = package / "templates"
     return inside if inside.is_dir() else package.parent / "templates"
+
+
+def _of_package(name: str) -> str | None:
+    """The template `package:path` of a plug-in, as it lies in its package; `None` for other names."""
+    package, colon, path = name.partition(":")
+    return files(package).joinpath(path).read_text(encoding="utf-8") if colon else None
 
 
 def _source_map(text: str, toml: str) -> Iterable[tuple[int, int]]:

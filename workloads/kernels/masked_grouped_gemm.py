@@ -65,8 +65,8 @@ def masked_grouped_gemm_kernel(
             tile_n = (tile - first) // tiles_m
             column = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
             # Beyond the edges rows and columns wrap around: only the store needs a mask.
-            a_row = group.to(tl.int64) * M + row % rows
-            b_row = group.to(tl.int64) * N + column % N
+            a_row = (group * M + row % rows).to(tl.int64)
+            b_row = (group * N + column % N).to(tl.int64)
             a_tile = a_ptr + a_row[:, None] * K + step[None, :]
             b_tile = b_ptr + b_row[None, :] * K + step[:, None]
             a_scale = a_scale_ptr + a_row * scales_k
@@ -79,7 +79,7 @@ def masked_grouped_gemm_kernel(
                 accumulator += partial * scale[:, None]
                 a_tile += BLOCK_K
                 b_tile += BLOCK_K
-            d_tile = d_ptr + (group.to(tl.int64) * M + row)[:, None] * N + column[None, :]
+            d_tile = d_ptr + (group * M + row).to(tl.int64)[:, None] * N + column[None, :]
             inside = (row[:, None] < rows) & (column[None, :] < N)
             tl.store(d_tile, accumulator.to(d_ptr.dtype.element_ty), mask=inside)
             tile += tl.num_programs(0)

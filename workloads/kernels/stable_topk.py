@@ -13,15 +13,17 @@ are flipped; their complement sorts descending. From high to low a key is
 of 29 bits for 16-bit floats and 45 bits for float32, so it sits in an int32 or int64. All keys differ,
 so any sorting network will do, and none has to be stable itself. -0.0 is sorted as 0.0, and the last bit
 remembers which of the two to write. Values are recovered from their keys; only indices are moved, once,
-by the position that comes out.
+by the position that comes out: gathered from where they lie, since `tl.gather` of 2048 elements becomes
+4096 shuffles, ten times those of the whole sort.
 
 Tiling: a row, padded to a power of two K with keys behind all others, lives in the registers of one
 program and goes through a bitonic network of log2(K) · (log2(K) + 1) / 2 stages (`tl.sort`). Everything
 is read before anything is written, by one program: that makes working in place safe. Short rows share a
 program.
 
-Bound: the stages' latency. 66 of them at K = 2048, the wide ones through shared memory; 256 rows of 2048
-move 6 MB, two microseconds at the bandwidth of an H200. A row is one program's, so 4 rows take as long as 132.
+Bound: the latency of the stages, 66 of them at K = 2048, the wide ones through shared memory. Memory is
+not it: 256 rows of 2048 float32 move 8 MB, two microseconds' worth on an H200. A row is one program's, so
+4 rows take as long as 132.
 """
 
 import torch
@@ -33,15 +35,13 @@ PAYLOAD_BITS = tl.constexpr(13)  # the position, and whether a zero was negative
 
 
 @triton.jit
-def stable_topk_kernel(
-    values_ptr, indices_ptr, rows, k, ROWS: tl.constexpr, K: tl.constexpr
-):
+def stable_topk_kernel(values_ptr, indices_ptr, rows, k, ROWS: tl.constexpr, K: tl.constexpr):
     """Sort ROWS rows.
 
     Args:
         values_ptr: values: (rows, k) float32, float16 or bfloat16, row-major, sorted in place.
         indices_ptr: indices: (rows, k) int32, row-major, moved along.
-        rows: number of rows.
+        rows: number of rows; rows * k is below 2**31.
         k: row length, at most K.
         ROWS: rows of this program, a power of two.
         K: k rounded up to a power of two, 2 to 4096.
@@ -58,7 +58,6 @@ def stable_topk_kernel(
     inside = (row < rows) & (column < k)
     offsets = row * k + column
     code = tl.load(values_ptr + offsets, mask=inside, other=0.0).to(small, bitcast=True).to(wide)
-    indices = tl.load(indices_ptr + offsets, mask=inside, other=0)
 
     # -x - 1 is ~x: negative floats get larger in magnitude as their code grows, so they are turned
     # round; the code of -0.0 would become -1, and becomes 0, that of 0.0.
@@ -68,8 +67,9 @@ def stable_topk_kernel(
     key = (~ordered << PAYLOAD_BITS) | (column << 1).to(wide) | negative_zero.to(wide)
     key = tl.sort(tl.where(inside, key, last), dim=1)
 
-    position = ((key >> 1) & LAST_POSITION).to(tl.int32) & (K - 1)  # padding's is none
-    indices = tl.gather(indices, position, axis=1)
+    position = ((key >> 1) & LAST_POSITION).to(tl.int32)
+    indices = tl.load(indices_ptr + row * k + position, mask=inside, other=0)
+    tl.debug_barrier()  # no thread may write an index that another has yet to read
     ordered = ~(key >> PAYLOAD_BITS)
     code = tl.where(ordered < 0, lowest - 1 - ordered, ordered)
     code = tl.where((key & 1) != 0, lowest, code)
@@ -196,6 +196,6 @@ def make_pairs(pattern, rows, k, dtype):
     return values, vocabulary.masked_fill_(values == float("-inf"), -1)
 
 
-def _code(dtype):
+def _code(dtype) -> torch.dtype:
     """The integer dtype as wide as a float dtype."""
     return torch.int32 if dtype == torch.float32 else torch.int16

@@ -1,0 +1,182 @@
+"""Which rows run, how far, and what is said of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from tirbench import plan as planning
+from tirbench.expand import expand
+from tirbench.load import load
+from tirbench.model import Case, Plan, Skipped
+from tirbench.plan import Ask, Planned, plan, rows_of
+
+TEXT = """\
+schema = 1
+description = "A copy"
+id = "n{n}"
+[matrix]
+n = [1, 2, 3, 4]
+[[skip]]
+when = "n == 4"
+reason = "too odd"
+[[skip]]
+when = "n == 2"
+implementations = ["plain"]
+reason = "not for two"
+[select]
+default = ["n3", "n4"]
+smoke = ["n1"]
+cpu = ["n2"]
+[tensors]
+x = { shape = ["n"], dtype = "float32", init = "normal" }
+y = { role = "out", like = "x" }
+[kernels.triton]
+kind = "triton"
+target = "ops.py:copy_kernel"
+grid = [1]
+args = ["x", "y"]
+[kernels.plain]
+target = "ops.py:copy"
+args = ["x", "y"]
+[kernels.cuda_only]
+target = "ops.py:copy"
+args = ["x", "y"]
+requires = { device = "cuda" }
+[references.cpu_only]
+target = "ops.py:copy"
+args = ["x", "y"]
+requires = { device = "cpu" }
+[check.oracle]
+target = "torch.clone"
+args = ["x"]
+returns = "y"
+"""
+KERNELS = """\
+import triton
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr):
+    pass
+
+
+def copy(x, y):
+    y.copy_(x)
+"""
+
+Answers = dict[str, str]
+Cases = Callable[[], tuple[Case, ...]]
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> tuple[Case, ...]:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "ops.py").write_text(KERNELS)
+    (tmp_path / "w.toml").write_text(TEXT)
+    return expand(load(tmp_path / "w.toml"))
+
+
+def asked(
+    device: Literal["cuda", "cpu"], *, time: bool = True, explicit: bool = False
+) -> Ask:
+    return Ask(plan=Plan(device=device), time=time, explicit=explicit)
+
+
+def answers(planned: Planned, case: str) -> Answers:
+    """What is said of the rows of a case that do not run."""
+    assert all(isinstance(one, Skipped) for one in planned.answered)
+    return {o.row.implementation: o.reason for o in planned.answered if o.row.case == case}
+
+
+def running(planned: Planned, case: str) -> set[str]:
+    return {
+        row.implementation
+        for job in planned.jobs
+        for one in job.cases
+        if one.case == case
+        for row in one.rows
+    }
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("explicit", [False, True])
+def test_every_row_runs_or_is_answered_and_never_both(
+    cases: tuple[Case, ...], device: Literal["cuda", "cpu"], explicit: bool
+) -> None:
+    planned = plan([("w.py", cases)], asked(device, explicit=explicit))
+    run = [row for job in planned.jobs for case in job.cases for row in case.rows]
+    rows = run + [outcome.row for outcome in planned.answered]
+    assert len(rows) == len(set(rows))
+    assert set(rows) == {row for case in cases for row in rows_of(case)}
+
+
+def test_on_a_cuda_device_every_selected_case_is_timed(cases: tuple[Case, ...]) -> None:
+    planned = plan([("w.py", cases)], asked("cuda"))
+    assert [case.case for case in planned.jobs[0].cases] == ["n1", "n2", "n3"]
+    assert all(case.time and case.verify and not case.untimed for case in planned.jobs[0].cases)
+    assert running(planned, "n1") == {"triton", "plain", "cuda_only"}
+    assert answers(planned, "n1") == {"cpu_only": "needs a CPU"}
+
+
+def test_without_a_gpu_smoke_cases_are_verified_and_cpu_cases_timed(
+    cases: tuple[Case, ...],
+) -> None:
+    planned = plan([("w.py", cases)], asked("cpu"))
+    jobs = {case.case: case for case in planned.jobs[0].cases}
+    assert set(jobs) == {"n1", "n2"}
+    assert (jobs["n1"].time, jobs["n1"].untimed) == (False, planning.NOT_ON_CPU)
+    assert (jobs["n2"].time, jobs["n2"].untimed) == (True, "")
+    assert running(planned, "n1") == {"triton", "plain", "cpu_only"}
+    assert running(planned, "n2") == {"cpu_only"}
+
+
+def test_without_a_gpu_every_other_row_says_why(cases: tuple[Case, ...]) -> None:
+    planned = plan([("w.py", cases)], asked("cpu"))
+    assert answers(planned, "n1") == {"cuda_only": "needs a CUDA device"}
+    assert answers(planned, "n2") == {
+        "triton": planning.INTERPRETER,
+        "plain": "not for two",
+        "cuda_only": "needs a CUDA device",
+    }
+    assert set(answers(planned, "n3").values()) == {planning.NO_GPU}
+    assert set(answers(planned, "n4").values()) == {"too odd"}
+
+
+def test_cases_that_were_named_run_without_a_gpu_too(cases: tuple[Case, ...]) -> None:
+    planned = plan([("w.py", cases)], asked("cpu", explicit=True))
+    assert running(planned, "n3") == {"triton", "plain", "cpu_only"}
+    assert all(case.time for case in planned.jobs[0].cases)
+    assert set(answers(planned, "n4").values()) == {"too odd"}
+
+
+def test_when_nothing_is_to_be_timed_every_case_says_so(cases: tuple[Case, ...]) -> None:
+    planned = plan([("w.py", cases)], asked("cuda", time=False))
+    assert {(case.time, case.untimed) for case in planned.jobs[0].cases} == {
+        (False, planning.ASKED)
+    }
+
+
+def test_a_case_of_several_ranks_says_how_it_is_started(cases: tuple[Case, ...]) -> None:
+    ranked = [replace(case, world_size=2) for case in cases if case.id == "n1"]
+    planned = plan([("w.py", ranked)], asked("cuda"))
+    assert not planned.jobs
+    assert set(answers(planned, "n1").values()) == {
+        "needs 2 ranks: start it with torchrun --nproc-per-node 2"
+    }
+
+
+def test_a_workload_with_nothing_to_run_starts_no_job(cases: tuple[Case, ...]) -> None:
+    planned = plan([("w.py", [case for case in cases if case.id == "n4"])], asked("cuda"))
+    assert planned.jobs == []
+    assert len(planned.answered) == 4
+
+
+def test_rows_stand_in_the_order_of_the_workload_kernels_first(cases: tuple[Case, ...]) -> None:
+    rows = rows_of(cases[0])
+    assert [row.implementation for row in rows] == ["triton", "plain", "cuda_only", "cpu_only"]
+    assert [row.role for row in rows] == ["kernel", "kernel", "kernel", "reference"]
