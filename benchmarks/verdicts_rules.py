@@ -32,7 +32,7 @@ def mann_whitney(base: Array, head: Array) -> int:
 
 
 def mann_whitney_p(base: Array, head: Array) -> tuple[float, int]:
-    """p of the Mann-Whitney U test and the sign of the difference.
+    """The p value of the Mann-Whitney U test, and the sign of the difference.
 
     Normal approximation with correction for ties and continuity, as
     `scipy.stats.mannwhitneyu(method="asymptotic")`.

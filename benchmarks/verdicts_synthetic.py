@@ -16,7 +16,7 @@ import numpy as np
 
 from tirbench.judge import PairPlan, gpu_seconds
 from tirbench.model import PairReading
-from tirbench.timing.budgets import from_table
+from tirbench.timing.budgets import CALLS, CALLS_BEYOND
 from tirbench.timing.schedule import LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US
 
 if TYPE_CHECKING:
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 Array: TypeAlias = "NDArray[np.float64]"
 
 TICK_US: Final = 0.032
+
+Calls: TypeAlias = "tuple[tuple[float, int], ...]"
+"""Calls of one side and worker: (the launch takes at most so many µs, calls)."""
+
+WRITTEN_CALLS: Final[Calls] = ((2.0, 720), (10.0, 320), (300.0, 48), (2000.0, 24))
+EVEN_CALLS: Final[Calls] = ((2.0, 600), (10.0, 480), (300.0, 48), (2000.0, 24))
+SHIPPED_CALLS: Final[Calls] = CALLS
+
 FLUSH_US: Final = 63.0  # zeroing 256 MiB at 4.28 TB/s
 
 # Assumed, as nobody measured them: one call in fifty is late by 0.5 µs and 1 % on average; clocks wander by
@@ -41,6 +49,17 @@ SESSION_SD: Final = 0.003
 TAU_SPREAD: Final = 0.4
 INTERACTION: Final = 0.2
 
+ASSUMED: Final = (
+    "calls are log-normal; their spread is such that a midmean of 160 calls has the residual below",
+    f"{OUTLIERS:.0%} of the calls are late by {LATE_US:g} µs and {LATE:.0%} on average, exponentially",
+    f"both ends of a call are read on ticks of {1000 * TICK_US:g} ns, at any phase",
+    f"clocks wander by {DRIFT_SD:.1%} with a time constant of {DRIFT_SECONDS:g} s",
+    f"a session of its own moves a side by {SESSION_SD:.1%}; so does placement if nobody owns addresses",
+    f"τ of a row is the spread between processes, an upper bound, times exp({TAU_SPREAD:g}·N(0, 1))",
+    f"changed code has {INTERACTION:.0%} of the placement spread for itself",
+    f"every call is preceded by {FLUSH_US:g} µs of flushing, discarded calls too",
+)
+
 EFFECTS: Final = (0.0, 0.005, 0.01, 0.02)
 MOST_WORKERS: Final = 15
 POOL: Final = 40_000
@@ -52,7 +71,8 @@ class Kernel:
     """A kind of kernel and its noise; relative standard deviations.
 
     `residual_sd` is that of a midmean of 160 calls measured again at once; `tau_sd`, for kernels that
-    no worker measures alike, replaces what follows from `process_sd`; `late` is how much longer, on average, a late call takes beside `LATE_US`.
+    no worker measures alike, replaces what follows from `process_sd`; `late` is how much longer, on
+    average, a late call takes beside `LATE_US`.
     """
 
     name: str
@@ -69,10 +89,10 @@ class Kernel:
         """Discarded and kept calls of a sub-block."""
         return SHORT_BLOCK if self.launch_us < SHORT_CALL_US else LONG_BLOCK
 
-    @property
-    def quads(self) -> int:
+    def quads(self, calls: Calls) -> int:
         """Of one worker."""
-        return from_table(self.launch_us, rounds=1) // (2 * self.block[1])
+        wanted = next((count for limit, count in calls if self.launch_us <= limit), CALLS_BEYOND)
+        return wanted // (2 * self.block[1])
 
     @cached_property
     def call_sd(self) -> float:
@@ -83,19 +103,21 @@ class Kernel:
         found = self.residual_sd * math.sqrt(CALIBRATION_CALLS / 1.2)
         for _ in range(6):
             rng = np.random.default_rng(7)
-            calls = draw_calls(rng, np.full((1500, CALIBRATION_CALLS), self.launch_us), found, self.late)
+            calls = draw_calls(
+                rng, np.full((1500, CALIBRATION_CALLS), self.launch_us), found, self.late
+            )
             found *= self.residual_sd / float(np.std(np.log(midmeans(calls))))
         return found
 
-    def plan(self, quad_sd: float, workers: int) -> PairPlan:
+    def plan(self, calls: Calls, quad_sd: float, workers: int) -> PairPlan:
         """The plan of a row of this kernel."""
         tau = self.process_sd if self.tau_sd is None else self.tau_sd
-        return PairPlan(quad_sd=quad_sd, quads=self.quads, tau=tau, workers=workers)
+        return PairPlan(quad_sd=quad_sd, quads=self.quads(calls), tau=tau, workers=workers)
 
-    def gpu_seconds(self, workers: float) -> float:
+    def gpu_seconds(self, calls: Calls, workers: int) -> float:
         """GPU seconds of one side of a row over so many workers, flushes included."""
-        one = self.plan(0.0, 1)
-        return workers * gpu_seconds(one, self.launch_us, FLUSH_US, block=self.block)
+        plan = self.plan(calls, 0.0, workers)
+        return gpu_seconds(plan, self.launch_us, FLUSH_US, block=self.block)
 
 
 # The six of MEASURING, section 1. Longer ones are assumed twice as noisy as its A/A of interleaved calls
@@ -124,9 +146,7 @@ STRESS: Final = (
 )
 
 
-def draw_calls(
-    rng: np.random.Generator, launch_us: Array, call_sd: float, late: float
-) -> Array:
+def draw_calls(rng: np.random.Generator, launch_us: Array, call_sd: float, late: float) -> Array:
     """Call times in µs as the profiler's clock reads them: both ends on ticks, at any phase."""
     shape = launch_us.shape
     times = launch_us * np.exp(call_sd * rng.standard_normal(shape))
@@ -172,7 +192,7 @@ class SyntheticRow:
 
 
 def draw_suites(
-    rng: np.random.Generator, kernels: Sequence[Kernel], suites: int
+    rng: np.random.Generator, kernels: Sequence[Kernel], calls: Calls, suites: int
 ) -> Iterator[list[SyntheticRow]]:
     """Suites of two unchanged rows of every kernel and planted ones of some, in turn.
 
@@ -192,12 +212,13 @@ def draw_suites(
             effects += [0.02] if turn == 2 else []
             for effect in effects:
                 pool = pools[kernel.name, effect]
-                rows.append(SyntheticRow(kernel, effect, draw_workers(rng, kernel, pool, effect)))
+                readings = draw_workers(rng, kernel, kernel.quads(calls), pool, effect)
+                rows.append(SyntheticRow(kernel, effect, readings))
         yield rows
 
 
 def draw_workers(
-    rng: np.random.Generator, kernel: Kernel, pool: Array, effect: float
+    rng: np.random.Generator, kernel: Kernel, quads: int, pool: Array, effect: float
 ) -> tuple[PairReading, ...]:
     """All the workers that a row may be given, quads from the kernel's pool.
 
@@ -205,17 +226,17 @@ def draw_workers(
     which the spread between processes is an upper bound, and for changed code a part of the placement
     pattern that only one side has.
     """
-    quads = pool[rng.integers(len(pool), size=(MOST_WORKERS, kernel.quads))]
+    drawn = pool[rng.integers(len(pool), size=(MOST_WORKERS, quads))]
     tau = kernel.tau_sd or kernel.process_sd * math.exp(TAU_SPREAD * rng.standard_normal())
     own = INTERACTION * kernel.placement_sd if effect else 0.0
-    ratios = quads.mean(axis=1) + math.hypot(tau, own) * rng.standard_normal(MOST_WORKERS)
-    variances = quads.var(axis=1, ddof=1)
+    ratios = drawn.mean(axis=1) + math.hypot(tau, own) * rng.standard_normal(MOST_WORKERS)
+    variances = drawn.var(axis=1, ddof=1)
     return tuple(
         PairReading(
             placement=placement,
             log_ratio=ratio,
             quad_variance=variance,
-            quads=kernel.quads,
+            quads=quads,
         )
         for placement, (ratio, variance) in enumerate(
             zip(ratios.tolist(), variances.tolist(), strict=True)

@@ -865,6 +865,11 @@ class GateDecision:
     reason: str
     ratio: float | None = None
 
+    @property
+    def kind(self) -> Literal["pass", "fail", "could not"]:
+        """The exit code in words."""
+        return "pass" if self.exit_code == 0 else "fail" if self.exit_code == 1 else "could not"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateStep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from tirbench.diagnostics import Diagnostic
     from tirbench.execute import Workers
     from tirbench.execute.events import Event, Reported
+
+IMPORTED: Final = frozenset({"numpy", "packaging", "tirbench", "torch", "triton", "tvm_tirx"})
+"""Top-level modules that a harness imports, besides those of the standard library."""
 
 COPY: Final = "copy"
 """Row of the roof measurement that is the copy bandwidth; the others are dtypes."""
@@ -95,7 +99,18 @@ def _cases(workload: Workload, problems: list[Diagnostic]) -> tuple[Case, ...] |
 
 
 def compile_(reading: Reading, out: Path) -> list[Path]:
-    """render: one program for each workload, written below `out`."""
+    """render: one program for each workload, written below `out`.
+
+    Raises:
+        UsageError: a program would hide a module: Python looks in a program's own folder first.
+    """
+    for chosen in reading.chosen:
+        if chosen.workload.name in sys.stdlib_module_names | IMPORTED:
+            name, path = chosen.workload.name, chosen.workload.source.path
+            raise UsageError(
+                f"{path}: {out / name}.py would hide the module {name} from every program beside it; "
+                "give the workload another name to compile it"
+            )
     written = []
     for chosen in reading.chosen:
         harness = _render(chosen)

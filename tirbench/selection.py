@@ -58,13 +58,18 @@ def paths(selection: Selection) -> dict[Path, tuple[str, ...]]:
 def _files(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
-        return sorted(path.glob("*.toml"))
+        return _workloads(path.glob("*.toml"))
     if path.is_file():
         return [path]
     if not any(sign in name for sign in "*?["):
         return []
     anchor = Path(path.anchor) if path.is_absolute() else Path()
-    return sorted(p for p in anchor.glob(str(path.relative_to(path.anchor))) if p.suffix == ".toml")
+    return _workloads(anchor.glob(str(path.relative_to(path.anchor))))
+
+
+def _workloads(found: Iterable[Path]) -> list[Path]:
+    """Those that can be workloads: a folder of workloads may be a project as well."""
+    return sorted(p for p in found if p.suffix == ".toml" and p.name != "pyproject.toml")
 
 
 def choose(

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import os
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tirbench import codec
-from tirbench.model import CaseJob, Outcome, Plan, Row
+from tirbench.errors import TirbenchError
+from tirbench.model import CaseJob, Outcome, Plan, Roofs, Row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tirbench.harness import Program
+    from tirbench.harness.case import Case
+
+INTERPRET: Final = "TRITON_INTERPRET"
+"""Makes Triton run kernels in its interpreter; read while Triton is imported."""
 
 
 def main(program: Program, arguments: Sequence[str] | None = None) -> None:
-    """Verify and time the cases of a harness, or launch one for a profiler.
+    """Verify and time the cases of a harness, or launch them alone; exits as the command line does."""
+    try:
+        code = _main(program, arguments)
+    except KeyboardInterrupt:
+        code = 130
+    except TirbenchError as error:
+        sys.stderr.write(f"error: {error}\n")
+        code = error.exit_code
+    sys.exit(code)
 
-    Exits with 1 where a kernel is wrong or fails.
-    """
+
+def _main(program: Program, arguments: Sequence[str] | None) -> int:
     import torch
 
-    options = _parser(program).parse_args(arguments)
+    parser = _parser(program)
+    options = parser.parse_args(arguments)
     there: Literal["cuda", "cpu"] = "cuda" if torch.cuda.is_available() else "cpu"
     device: Literal["cuda", "cpu"] = options.device or there
     chosen = [
@@ -32,56 +47,75 @@ def main(program: Program, arguments: Sequence[str] | None = None) -> None:
         if any(fnmatch.fnmatchcase(name, p) for p in options.cases or ["*"])
     ]
     if not chosen:
-        sys.exit(f"no case of {program.name} matches; it has {', '.join(program.cases)}")
-    if options.launch is not None:
-        return launch(program, chosen, device, options.only, options.launch)
+        parser.error(f"no case of {program.name} matches; it has {', '.join(program.cases)}")
+    if device == "cpu":
+        _interpret_triton()
     plan = Plan(device=device, timer=options.timer)
     outcomes: list[Outcome] = []
+    known: dict[str, None] = {}
     for name in chosen:
-        rows = _rows(program, name, device, options.only)
-        job = CaseJob(case=name, rows=rows, time=not options.verify)
-        program.run(job, plan, lambda event: _note(event, outcomes))
+        case = _open(program, name, device)
+        known |= dict.fromkeys(case.implementations)
+        asked = [one for one in case.implementations if options.only in (None, one)]
+        if options.launch is not None:
+            launch(case, asked, options.launch)
+        elif asked:
+            rows = tuple(
+                Row(
+                    workload=program.name,
+                    case=name,
+                    implementation=one,
+                    role=case.implementations[one].role,
+                )
+                for one in asked
+            )
+            del case  # its tensors, before they are laid out anew
+            job = CaseJob(case=name, rows=rows, time=not options.verify)
+            program.run(job, plan, lambda event: _note(event, outcomes))
+    if options.only not in (None, *known):
+        parser.error(f"no implementation is called {options.only}; there are {', '.join(known)}")
+    return 0 if options.launch is not None else _print(outcomes)
+
+
+def _print(outcomes: Sequence[Outcome]) -> int:
+    """Print the table of what was done; the exit code."""
+    from tirbench.pipeline import exit_code
+    from tirbench.rates import rated
     from tirbench.report.terminal import table
 
-    print(table(outcomes))  # noqa: T201 - a program of its own, whose result is this table
-    sys.exit(
-        any(type(o).__name__ in {"Wrong", "Failed"} and o.row.role == "kernel" for o in outcomes)
-    )
+    # Rates are of the work that the workload states; there is no measured roof to compare them with.
+    print(table([rated(one, Roofs(), 0) for one in outcomes]), end="")  # noqa: T201 - the result
+    return exit_code(outcomes, invalid=False)
 
 
-def launch(
-    program: Program, cases: Sequence[str], device: str, only: str | None, times: int
-) -> None:
+def _interpret_triton() -> None:
+    """Have Triton interpret kernels in this process: there is no device to compile them for."""
+    if os.environ.get(INTERPRET) == "1":
+        return
+    os.environ[INTERPRET] = "1"
+    if "triton" in sys.modules:  # too late for this process: the same program once more
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
+
+
+def launch(case: Case, names: Sequence[str], times: int) -> None:
     """Launch without checks or timers: what a profiler or a debugger should see."""
+    with case.contexts:
+        for name in names:
+            run = case.build(case.implementations[name])
+            for _ in range(times):
+                case.memory.restore()
+                run()
+        case.device.synchronize()
+
+
+def _open(program: Program, name: str, device: str) -> Case:
+    """A case on its first placement."""
     from tirbench.harness.case import Shared
     from tirbench.harness.device import Device
     from tirbench.tensors import Arena
 
     opened = Device(device)
-    for name in cases:
-        case = program.open(name, opened, 0, Shared(Arena(opened.torch)))
-        for declared in case.implementations.values():
-            if only in (None, declared.name):
-                run = case.build(declared)
-                for _ in range(times):
-                    case.memory.restore()
-                    run()
-        opened.synchronize()
-
-
-def _rows(program: Program, name: str, device: str, only: str | None) -> tuple[Row, ...]:
-    """The rows of a case, read from what its function declares."""
-    from tirbench.harness.case import Shared
-    from tirbench.harness.device import Device
-    from tirbench.tensors import Arena
-
-    opened = Device(device)
-    case = program.open(name, opened, 0, Shared(Arena(opened.torch)))
-    return tuple(
-        Row(workload=program.name, case=name, implementation=item.name, role=item.role)
-        for item in case.implementations.values()
-        if only in (None, item.name)
-    )
+    return program.open(name, opened, 0, Shared(Arena(opened.torch)))
 
 
 def _note(event: dict[str, Any], outcomes: list[Outcome]) -> None:
@@ -94,9 +128,8 @@ def _note(event: dict[str, Any], outcomes: list[Outcome]) -> None:
 
 def _parser(program: Program) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=f"{program.name}: {program.description}")
-    parser.add_argument(
-        "cases", nargs="*", metavar="CASE", help=f"case ids or globs: {', '.join(program.cases)}"
-    )
+    ids = ", ".join(program.cases).replace("%", "%%")  # argparse formats help with %
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"case ids or globs: {ids}")
     parser.add_argument("--only", metavar="NAME", help="one implementation")
     parser.add_argument(
         "--device", choices=["cuda", "cpu"], help="default: cuda where torch finds one"

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,10 +86,10 @@ import triton.language as tl
 
 
 @triton.jit
-def double_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+def double_kernel(x_ptr, y_ptr, n, TYPE: tl.constexpr, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offsets, offsets < n)
-    tl.store(y_ptr + offsets, x * 2, offsets < n)
+    tl.store(y_ptr + offsets, x.to(TYPE) * 2, offsets < n)
 '''
 
 HEAD = """\
@@ -130,7 +130,7 @@ TRITON = """
 kind = "triton"
 target = "kernels/copy.py:double_kernel"
 grid = ["cdiv(n, 32)"]
-args = { x_ptr = "x", y_ptr = "y", n = "n", BLOCK = 32 }
+args = { x_ptr = "x", y_ptr = "y", n = "n", TYPE = "float32", BLOCK = 32 }
 """
 
 
@@ -162,7 +162,9 @@ class Project:
         path.write_text(text, encoding="utf-8")
         return path
 
-    def start(self, *arguments: str, program: tuple[str, ...] = ("-c", START)) -> subprocess.Popen[str]:  # fmt: skip
+    def start(
+        self, *arguments: str, program: tuple[str, ...] = ("-c", START)
+    ) -> subprocess.Popen[str]:
         """Start tirbench, or another program, in the project."""
         environment = {
             **os.environ,
@@ -214,7 +216,7 @@ Tirbench = Callable[..., Done]
 @pytest.fixture
 def tirbench(
     project: Project, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Tirbench]:
+) -> Tirbench:
     """Runs a command of this process in the project: for what starts no worker."""
     monkeypatch.chdir(project.root)
     monkeypatch.setenv("COLUMNS", "200")
@@ -229,4 +231,4 @@ def tirbench(
         assert isinstance(code, int)
         return Done(code, out, err)
 
-    yield run
+    return run

@@ -127,6 +127,17 @@ def test_compile_writes_one_program_a_workload_where_it_is_told(
     assert str(project.root) not in text
 
 
+@pytest.mark.parametrize("name", ["copy", "torch"])
+def test_no_program_is_written_that_would_hide_a_module_from_those_beside_it(
+    project: Project, tirbench: Tirbench, name: str
+) -> None:
+    project.write(name, HEAD + OURS)
+    done = tirbench("compile", "workloads")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: workloads/{name}.toml: build/{name}.py would hide")
+    assert not (project.root / "build").exists()
+
+
 def test_the_schema_is_printed_as_it_is_shipped(tirbench: Tirbench) -> None:
     done = tirbench("schema")
     shipped = Path(cli.__file__).parent / "schema" / "workload.schema.json"

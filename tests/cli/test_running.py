@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from tirbench import pipeline, standalone
+from tirbench.harness import open_program
+from tirbench.selection import Selection
 from tirbench.store import read_run
 
 from .conftest import (
@@ -128,7 +131,7 @@ def test_the_command_itself_imports_no_heavy_module(mixed: tuple[Project, Done])
 
 
 def test_right_rows_stand_beside_wrong_ones(mixed: tuple[Project, Done]) -> None:
-    project, done = mixed
+    _, done = mixed
     found = rows(done, "faults", "n64")
     assert {name: outcome["type"] for name, outcome in found.items()} == {
         "ours": "timed",
@@ -193,7 +196,8 @@ def test_gradients_are_timed_and_held_against_those_of_the_oracle(
 
 def test_every_row_that_was_asked_for_is_answered_once(mixed: tuple[Project, Done]) -> None:
     project, done = mixed
-    keys = ["/".join(o["row"][k] for k in ("workload", "case", "implementation")) for o in done.document["outcomes"]]  # fmt: skip
+    parts = ("workload", "case", "implementation")
+    keys = ["/".join(o["row"][part] for part in parts) for o in done.document["outcomes"]]
     assert len(keys) == len(set(keys)) == 8 * 2 + 1 + 3 * 2
     kept = read_run(project.root, "latest")
     assert kept.run.complete
@@ -279,11 +283,47 @@ def test_a_compiled_program_prints_its_table_and_says_1_where_a_kernel_is_wrong(
     assert "n64 wrong: verify" in done.err
 
 
+def test_a_compiled_program_interprets_triton_where_there_is_no_gpu(project: Project) -> None:
+    project.write("interpreted", HEAD + TRITON)
+    project.run("compile", "workloads/interpreted.toml", "--select", "smoke")
+    program = ("build/interpreted.py",)
+    assert "import triton.language as tl" in (project.root / program[0]).read_text()
+    done = project.run("--device", "cpu", program=program)
+    assert done.code == 0, done.err
+    assert re.search(r"n64 +triton +interpreter 0\.0 %", done.out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("n65",), 2, "no case of double matches; it has n64"),
+        (("--only", "their"), 2, "no implementation is called their; there are ours, torch"),
+        (("--placements", "3"), 2, "unrecognized arguments: --placements"),
+    ],
+)
+def test_a_compiled_program_refuses_what_it_does_not_have(
+    project: Project,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    path = project.root / "build" / "double.py"
+    reading = pipeline.read(Selection(files=(str(project.root / "workloads"),), select="smoke"))
+    pipeline.compile_(reading, path.parent)
+    with pytest.raises(SystemExit) as ended:
+        standalone.main(open_program(path), ("--device", "cpu", *arguments))  # type: ignore[arg-type]
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (code, "")
+    assert message in err
+
+
 def test_a_compiled_program_launches_alone_for_a_profiler(project: Project) -> None:
     compiled = project.run("compile", "workloads/double.toml", "--select", "smoke")
     assert compiled.code == 0
     ops = project.root / "workloads" / "kernels" / "ops.py"
-    ops.write_text(ops.read_text().replace("def double(x, y):", "def double(x, y):\n    print('launched')"))  # fmt: skip
+    head = "def double(x, y):\n"
+    ops.write_text(ops.read_text().replace(head, head + "    print('launched')\n"))
     done = project.run("--only", "ours", "--launch", "2", program=("build/double.py",))
     assert (done.code, done.err) == (0, "")
     assert done.out == "launched\nlaunched\n"

@@ -74,6 +74,16 @@ def test_the_files_of_a_cuda_kernel_are_those_it_includes_in_quotes() -> None:
     assert found["w/kernels/k.cuh"] == "int y;"
 
 
+def test_include_folders_are_looked_in_too() -> None:
+    files = {
+        "w/kernels/k.cu": '#include "rows.cuh"\n',
+        "w/include/rows.cuh": '#include "sums.cuh"\n',
+        "w/include/sums.cuh": "int s;\n",
+    }
+    assert sorted(closure.files("w/kernels/k.cu", reading(files), ["w/include"])) == sorted(files)
+    assert sorted(closure.files("w/kernels/k.cu", reading(files))) == ["w/kernels/k.cu"]
+
+
 def test_imports_inside_functions_packages_and_parents_are_followed() -> None:
     files = {
         "w/k.py": "def f():\n    import pkg.sub\n    from .. import top\n",

@@ -81,9 +81,7 @@ def cases(tmp_path: Path) -> tuple[Case, ...]:
     return expand(load(tmp_path / "w.toml"))
 
 
-def asked(
-    device: Literal["cuda", "cpu"], *, time: bool = True, explicit: bool = False
-) -> Ask:
+def asked(device: Literal["cuda", "cpu"], *, time: bool = True, explicit: bool = False) -> Ask:
     return Ask(plan=Plan(device=device), time=time, explicit=explicit)
 
 

@@ -11,6 +11,8 @@ from tirbench.expand import expand
 from tirbench.load import load
 from tirbench.selection import Chosen, Selection, choose, paths
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 TEXT = """\
 schema = 1
 description = "A copy"
@@ -88,7 +90,15 @@ def test_a_folder_holds_no_workloads_below_it(folder: Path) -> None:
     assert folder / "baselines" / "copy.toml" not in paths(Selection(files=(str(folder),)))
 
 
-def test_a_file_named_twice_is_read_once_with_both_globs(folder: Path) -> None:
+def test_the_file_of_a_project_is_no_workload(folder: Path) -> None:
+    assert (folder.parent / "pyproject.toml").is_file()
+    with pytest.raises(UsageError):
+        named(".")
+    with pytest.raises(UsageError):
+        named("*.toml")
+
+
+def test_a_file_named_twice_is_read_once_with_both_globs() -> None:
     found = named("workloads/copy.toml::n1_*", "workloads", "workloads/copy.toml::n64_*")
     assert found == {"workloads/copy.toml": ("n1_*", "n64_*"), "workloads/move.toml": ()}
 
@@ -100,16 +110,16 @@ def test_what_names_no_file_is_an_error(folder: Path, name: str) -> None:
     assert str(caught.value) == f"{name}: no such workload file, folder or glob"
 
 
-def test_without_more_the_default_cases_are_chosen(folder: Path) -> None:
+def test_without_more_the_default_cases_are_chosen() -> None:
     assert keys(chosen("workloads/copy.toml")) == ["copy/n64_even", "copy/n64_odd"]
 
 
-def test_lists_that_stand_beside_join_the_default_ones(folder: Path) -> None:
+def test_lists_that_stand_beside_join_the_default_ones() -> None:
     found = chosen("workloads/copy.toml", beside=frozenset({"smoke", "cpu"}))
     assert keys(found) == ["copy/n1_even", "copy/n64_even", "copy/n64_odd", "copy/n4096_even"]
 
 
-def test_a_list_of_the_workload_takes_the_place_of_the_default_one(folder: Path) -> None:
+def test_a_list_of_the_workload_takes_the_place_of_the_default_one() -> None:
     assert keys(chosen("workloads", select="smoke")) == ["copy/n1_even", "move/n1_even"]
     beside = frozenset({"smoke", "cpu"})
     assert keys(chosen("workloads", select="nightly", beside=beside)) == [
@@ -118,14 +128,14 @@ def test_a_list_of_the_workload_takes_the_place_of_the_default_one(folder: Path)
     assert len(keys(chosen("workloads", select="all"))) == 12
 
 
-def test_a_glob_behind_a_file_chooses_cases_whatever_lists_they_are_in(folder: Path) -> None:
+def test_a_glob_behind_a_file_chooses_cases_whatever_lists_they_are_in() -> None:
     found = chosen("workloads/copy.toml::n4096_odd", select="smoke")
     assert keys(found) == ["copy/n4096_odd"]
     assert found[0].explicit
     assert not chosen("workloads/copy.toml")[0].explicit
 
 
-def test_a_keyword_is_part_of_a_key_or_a_glob_over_it(folder: Path) -> None:
+def test_a_keyword_is_part_of_a_key_or_a_glob_over_it() -> None:
     assert keys(chosen("workloads", keyword="move/n64")) == ["move/n64_even", "move/n64_odd"]
     assert keys(chosen("workloads", keyword="*odd")) == ["copy/n64_odd", "move/n64_odd"]
 
@@ -161,12 +171,12 @@ def test_a_keyword_is_part_of_a_key_or_a_glob_over_it(folder: Path) -> None:
     ],
 )
 def test_what_chooses_nothing_is_an_error_with_one_suggestion(
-    folder: Path, files: tuple[str, ...], options: dict[str, str], message: str
+    files: tuple[str, ...], options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         chosen(*files, **options)  # type: ignore[arg-type]
     assert str(caught.value) == message
 
 
-def test_a_workload_without_a_chosen_case_is_left_out(folder: Path) -> None:
+def test_a_workload_without_a_chosen_case_is_left_out() -> None:
     assert [one.workload.name for one in chosen("workloads", select="nightly")] == ["move"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pytest
 
 from tirbench.errors import AttributionError, CaptureError
-from tirbench.timing.fake import FakeGpu, FakeProton
+from tirbench.timing.fake import Done, FakeGpu, FakeGraph, FakeProton
 
 FakeBench: TypeAlias = Callable[..., dict[str, Any]]
 
@@ -61,40 +61,70 @@ def test_the_capture_stream_is_warmed_up_first(gpu: FakeGpu, fake_bench: FakeBen
     assert set(launched_on) == {7}
 
 
-def test_a_proton_that_merges_replays_gives_means_and_says_over_how_many(
-    gpu: FakeGpu, fake_bench: FakeBench
+@pytest.mark.parametrize("generation", ["3.6", "3.7"])
+def test_every_call_has_a_sample_of_its_own_whatever_proton_makes_of_replays(
+    gpu: FakeGpu, fake_bench: FakeBench, generation: Literal["3.6", "3.7"]
 ) -> None:
+    lengths_us = iter(range(1, 1000))
+
+    def launch() -> None:
+        gpu.run_us(float(next(lengths_us)))
+
     result = fake_bench(
-        {"f": gpu.kernel(50.0)},
+        {"f": launch},
         timer="cudagraph_proton",
         calls=36,
-        session=partial(FakeProton, gpu, merge_replays=True),
+        session=partial(FakeProton, gpu, generation=generation),
     )
-    assert result["samples"]["f"] == [[50.0] * 12]
-    assert result["benchmark_protocol"]["replays_per_sample"]["f"] == [3]
+    (samples,) = result["samples"]["f"]
+    assert len(samples) == 36
+    assert samples == sorted(set(samples))
+    assert result["benchmark_protocol"]["replays_per_sample"]["f"] == [1]
 
 
+def test_a_scope_around_a_replay_takes_all_earlier_replays_with_it_on_triton_3_6(
+    gpu: FakeGpu,
+) -> None:
+    """What the real one does, and why the timer opens none."""
+    session = FakeProton(gpu, generation="3.6")
+    with session.scope("launch"):
+        graph = gpu.capture(gpu.kernel(5.0, "f"))
+    assert isinstance(graph, FakeGraph)
+    for number in range(3):
+        with session.scope(f"replay {number}"):
+            graph.replay()
+    (replay,) = session.finish()[0]["children"]
+    assert replay["frame"]["name"] == "replay 2"
+    (captured_at,) = replay["children"]
+    (launch,) = captured_at["children"]
+    assert launch["children"][0]["metrics"] == {"time (ns)": 15_000, "count": 3}
+
+
+@pytest.mark.parametrize("generation", ["3.6", "3.7"])
 @pytest.mark.parametrize(
-    ("options", "merge", "message"),
+    ("options", "message"),
     [
-        ({"cudagraph_rep": 1.0}, False, "9 kernels in 10 replays"),
-        ({"calls": 24}, True, "1 kernels in 2 replays"),
-        ({"calls": 24}, False, "to 11 of 12 launches. Records were lost"),
+        ({"cudagraph_rep": 1.0}, "9 kernels in 10 replays"),
+        ({"calls": 24}, "to 23 of 24 launches. Records were lost"),
     ],
 )
 def test_a_lost_replay_is_an_error_and_no_smaller_number(
-    gpu: FakeGpu, fake_bench: FakeBench, options: dict[str, Any], merge: bool, message: str
+    gpu: FakeGpu,
+    fake_bench: FakeBench,
+    options: dict[str, Any],
+    message: str,
+    generation: Literal["3.6", "3.7"],
 ) -> None:
     def lossy() -> FakeProton:
         lost: list[int] = []
 
-        def lose(done: Any) -> bool:
-            if done.work.name == "f" and done.captured and not lost:
+        def lose(done: Done) -> bool:
+            if done.work.name == "f" and done.node is not None and not lost:
                 lost.append(1)
                 return True
             return False
 
-        return FakeProton(gpu, merge_replays=merge, lose=lose)
+        return FakeProton(gpu, generation=generation, lose=lose)
 
     with pytest.raises(AttributionError, match=message):
         fake_bench(
@@ -103,6 +133,15 @@ def test_a_lost_replay_is_an_error_and_no_smaller_number(
             session=lossy,
             **options,
         )
+
+
+def test_blocks_of_a_budget_share_a_graph_and_counted_calls_do_not(
+    gpu: FakeGpu, fake_bench: FakeBench
+) -> None:
+    fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton", cudagraph_rep=1.0)
+    assert gpu.log.count("capture") == 1
+    fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton", calls=36)
+    assert gpu.log.count("capture") == 1 + 3
 
 
 def test_a_capture_that_fails_is_called_so_with_its_cause(
@@ -122,6 +161,22 @@ def test_a_capture_that_fails_is_called_so_with_its_cause(
     monkeypatch.setattr(gpu, "capture", capture)
     with pytest.raises(
         CaptureError, match=r"'f' cannot be captured.*legacy stream.*use timer='proton'"
+    ):
+        fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton")
+
+
+def test_a_capture_that_torch_does_not_survive_is_said_to_need_another_process(
+    gpu: FakeGpu, fake_bench: FakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def capture(_body: Callable[[], object]) -> Any:
+        try:
+            raise RuntimeError("operation not permitted")
+        except RuntimeError as error:
+            raise CaptureError("torch does not work any more: go on in another process") from error
+
+    monkeypatch.setattr(gpu, "capture", capture)
+    with pytest.raises(
+        CaptureError, match=r"RuntimeError: operation not permitted\).*go on in another process"
     ):
         fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton")
 
@@ -150,7 +205,7 @@ def test_interleaved_graphs_are_short_captured_alone_and_replayed_in_balanced_or
 ) -> None:
     funcs = {"a": gpu.kernel(5.0, "a"), "b": gpu.kernel(6.0, "b")}
     result = fake_bench(funcs, timer="cudagraph_proton", order="interleaved", calls=48)
-    assert gpu.log.count("capture") == 2
+    assert gpu.log.count("capture") == gpu.log.count("replay") == 8
     assert result["benchmark_protocol"]["sequence"] == [["a", "b", "b", "a"] * 2]
     assert result["samples"] == {"a": [[5.0] * 48], "b": [[6.0] * 48]}
     discarded, kept = result["benchmark_protocol"]["sub_blocks"]["a"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
 
-from tirbench.errors import MeasurementError, TimerUnavailable
+from tirbench.errors import CaptureError, MeasurementError, TimerUnavailable
 from tirbench.timing.device import CudaDevice, open_cuda
 from tirbench.timing.flush import FlushBuffers
 
@@ -91,3 +94,119 @@ def test_a_device_that_is_no_device_is_a_value_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.raises(ValueError, match="device must be a CUDA device, got 'gpu'"):
         open_cuda("gpu", "event")
+
+
+# --- captures ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class FakeTorch:
+    """What a capture does to torch 2.11: a failing `capture_end` leaves generator and allocator in it."""
+
+    invalid: bool = False
+    dead: bool = False
+    drawing_in_capture: bool = False
+    serving: list[object] = field(default_factory=list)
+    pools: int = 0
+    collecting: list[bool] = field(default_factory=list)
+
+    def new_pool(self) -> tuple[int, int]:
+        self.pools += 1
+        return (0, self.pools)
+
+    def end_serving(self, _index: int, pool: object) -> None:
+        if pool not in self.serving:
+            raise RuntimeError("not currently recording to mempool_id")
+        self.serving.remove(pool)
+
+    def graph(self) -> FakeCudaGraph:
+        return FakeCudaGraph(self)
+
+
+@dataclass
+class FakeCudaGraph:
+    torch: FakeTorch
+    pool: object = None
+
+    def capture_begin(self, pool: object = None) -> None:
+        if self.torch.dead:
+            raise RuntimeError("unspecified launch failure")
+        self.pool = pool or self
+        self.torch.serving.append(self.pool)
+        self.torch.drawing_in_capture = True
+        self.torch.collecting.append(gc.isenabled())
+
+    def capture_end(self) -> None:
+        if self.torch.invalid:
+            self.torch.invalid = False
+            raise RuntimeError("operation failed due to a previous error during capture")
+        self.torch.serving.remove(self.pool)
+        self.torch.drawing_in_capture = False
+
+
+@pytest.fixture
+def fake_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
+    fake = FakeTorch()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", fake.graph)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", fake.new_pool)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", fake.end_serving, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_releasePool", lambda *_: None, raising=False)
+    monkeypatch.setattr(CudaDevice, "fill_one", lambda _: None)
+    return fake
+
+
+def test_graphs_of_one_device_share_their_memory(
+    monkeypatch: pytest.MonkeyPatch, fake_torch: FakeTorch
+) -> None:
+    device = device_with_l2(monkeypatch, 0)
+    graphs = [device.capture(lambda: None) for _ in range(3)]
+    assert len({id(graph) for graph in graphs}) == 3
+    assert {cast("FakeCudaGraph", graph).pool for graph in graphs} == {(0, 1)}
+    assert fake_torch.collecting == [False] * 3
+    assert gc.isenabled()
+
+
+def test_after_an_invalid_capture_torch_is_as_it_was_before(
+    monkeypatch: pytest.MonkeyPatch, fake_torch: FakeTorch
+) -> None:
+    device = device_with_l2(monkeypatch, 0)
+
+    def body() -> None:
+        fake_torch.invalid = True
+        raise ValueError("cudaErrorStreamCaptureUnsupported")
+
+    with pytest.raises(RuntimeError, match="previous error during capture") as raised:
+        device.capture(body)
+    assert isinstance(raised.value.__context__, ValueError)
+    assert not fake_torch.drawing_in_capture
+    assert not fake_torch.serving
+    assert gc.isenabled()
+    assert cast("FakeCudaGraph", device.capture(lambda: None)).pool == (0, 2)
+
+
+def test_a_body_that_fails_in_python_alone_ends_its_capture_as_usual(
+    monkeypatch: pytest.MonkeyPatch, fake_torch: FakeTorch
+) -> None:
+    device = device_with_l2(monkeypatch, 0)
+
+    def body() -> None:
+        raise ValueError("no such block size")
+
+    with pytest.raises(ValueError, match="no such block size"):
+        device.capture(body)
+    assert not fake_torch.drawing_in_capture
+    assert cast("FakeCudaGraph", device.capture(lambda: None)).pool == (0, 1)
+
+
+def test_a_torch_that_does_not_come_back_asks_for_another_process(
+    monkeypatch: pytest.MonkeyPatch, fake_torch: FakeTorch
+) -> None:
+    device = device_with_l2(monkeypatch, 0)
+
+    def body() -> None:
+        fake_torch.invalid = fake_torch.dead = True
+
+    with pytest.raises(CaptureError, match=r"unspecified launch failure.*another process"):
+        device.capture(body)

@@ -25,7 +25,8 @@ QUICK: dict[str, Any] = {"cooldown_s": 0.0, "calls": 50}
 
 
 def tensors(*elements: int) -> list[torch.Tensor]:
-    return [torch.randn(count, device="cuda") for count in elements]
+    generator = torch.Generator("cuda").manual_seed(7)
+    return [torch.randn(count, device="cuda", generator=generator) for count in elements]
 
 
 @pytest.fixture
@@ -109,6 +110,14 @@ def test_graphs_and_calls_agree_on_the_time_of_a_kernel(add: Callable[[], object
     assert by_graph["impls"]["f"] == pytest.approx(by_call["impls"]["f"], rel=0.05)
 
 
+def test_graphs_replayed_once_and_ten_times_agree(add: Callable[[], object]) -> None:
+    once = bench({"f": add}, timer="cudagraph_proton", **QUICK)
+    ten = bench({"f": add}, timer="cudagraph_proton", cudagraph_rep=0.5, cooldown_s=0.0)
+    assert once["benchmark_protocol"]["replays_per_sample"]["f"] == [1]
+    assert ten["benchmark_protocol"]["replays_per_sample"]["f"] == [10]
+    assert once["impls"]["f"] == pytest.approx(ten["impls"]["f"], rel=0.05)
+
+
 def test_interleaved_graphs_give_a_sample_per_call(add: Callable[[], object]) -> None:
     result = bench(
         {"a": add, "b": add},
@@ -117,21 +126,57 @@ def test_interleaved_graphs_give_a_sample_per_call(add: Callable[[], object]) ->
         cooldown_s=0.0,
         calls=48,
     )
+    assert [len(result["samples"][name][0]) for name in "ab"] == [48, 48]
+    assert len(set(result["samples"]["a"][0])) > 2
+    assert result["activity"]["a"]["kernels"] == 1
     assert result["impls"]["a"] == pytest.approx(result["impls"]["b"], rel=0.05)
 
 
-def test_a_closure_that_synchronises_cannot_be_captured(add: Callable[[], object]) -> None:
+def synchronises() -> None:
+    torch.cuda.synchronize()
+
+
+def waits_for_its_stream() -> None:
+    torch.cuda.current_stream().synchronize()
+
+
+def leaves_a_stream_unjoined() -> None:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(1000)
+
+
+def uses_the_default_stream() -> None:
+    with torch.cuda.stream(torch.cuda.default_stream()):
+        torch.cuda._sleep(1000)
+
+
+@pytest.mark.parametrize(
+    "breaks",
+    [synchronises, waits_for_its_stream, leaves_a_stream_unjoined, uses_the_default_stream],
+)
+def test_a_closure_that_cannot_be_captured_is_called_so_and_torch_works_on(
+    add: Callable[[], object], breaks: Callable[[], None]
+) -> None:
     def launch() -> None:
         add()
-        torch.cuda.synchronize()
+        if torch.cuda.is_current_stream_capturing():
+            breaks()
 
+    torch.cuda.manual_seed(7)
+    before = torch.randn(4, device="cuda").tolist()
+    torch.cuda.manual_seed(7)
     with pytest.raises(CaptureError, match="use timer='proton'"):
         bench({"f": launch}, timer="cudagraph_proton", **QUICK)
+    assert torch.randn(4, device="cuda").tolist() == before
+    torch.cuda.empty_cache()
     assert bench({"f": add}, timer="event", **QUICK)["impls"]["f"] > 0
+    assert bench({"f": add}, timer="cudagraph_proton", **QUICK)["impls"]["f"] > 0
 
 
 def test_a_library_that_allocates_on_first_use_is_captured() -> None:
-    a = torch.randn(256, 256, device="cuda", dtype=torch.bfloat16)
+    a = torch.ones(256, 256, device="cuda", dtype=torch.bfloat16)
     assert bench({"f": lambda: a @ a}, timer="cudagraph_proton", **QUICK)["impls"]["f"] > 0
 
 
@@ -139,8 +184,10 @@ def test_bench_inside_a_capture_is_refused(add: Callable[[], object]) -> None:
     graph = torch.cuda.CUDAGraph()
     add()
     torch.cuda.synchronize()
-    with torch.cuda.graph(graph), pytest.raises(CaptureError, match="outside of the capture"):
-        bench({"f": add}, timer="event")
+    with torch.cuda.graph(graph):
+        add()
+        with pytest.raises(CaptureError, match="outside of the capture"):
+            bench({"f": add}, timer="event")
 
 
 def test_kineto_then_proton_in_one_process_is_an_error_that_says_what_to_do() -> None:

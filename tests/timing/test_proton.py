@@ -170,14 +170,14 @@ def test_times_of_seconds_and_of_nanoseconds_are_read_from_integers() -> None:
         )
     ]
     scopes = attribute(tree, NAMES).scopes
-    assert scopes[None, 0].total_ns == 1_200_000_000
-    assert scopes[None, 1].total_ns == 32
+    assert scopes[0].total_ns == 1_200_000_000
+    assert scopes[1].total_ns == 32
 
 
 def test_kernels_below_nested_scopes_of_the_user_count() -> None:
     inner = node("user scope", kernel("a", 100), kernel("b", 200, count=2))
     tree = [node("ROOT", node(NAMES.launch(3), inner, kernel("c", 50)))]
-    totals = attribute(tree, NAMES).scopes[None, 3]
+    totals = attribute(tree, NAMES).scopes[3]
     assert (totals.total_ns, totals.kernels, totals.names) == (350, 4, ["a", "b", "c"])
 
 
@@ -187,10 +187,20 @@ def test_kernels_outside_of_scopes_and_devices_are_kept_apart() -> None:
     assert (found.scopes, found.elsewhere) == ({}, ["flush"])
 
 
-def test_a_replay_is_told_from_the_capture_it_replays() -> None:
-    captured = node("<captured_at>", node(NAMES.launch(1), kernel("k", 700)))
-    tree = [node("ROOT", node(NAMES.replay(4), captured))]
-    assert attribute(tree, NAMES).scopes[4, 1].total_ns == 700
+def test_kernels_of_a_replayed_graph_belong_to_the_scopes_of_their_capture() -> None:
+    captured = node(
+        "<captured_at>",
+        kernel("flush", 900, count=10),
+        node(NAMES.launch(1), kernel("k", 700, count=10)),
+    )
+    found = attribute([node("ROOT", captured)], NAMES)
+    assert (found.scopes[1].total_ns, found.scopes[1].kernels) == (700, 10)
+    assert found.elsewhere == ["flush"]
+
+
+def test_the_zero_that_the_root_bears_is_no_kernel() -> None:
+    root = kernel("ROOT", 0, count=0)
+    assert attribute([root], NAMES).elsewhere == []
 
 
 def test_a_deep_tree_is_read_without_recursion() -> None:
@@ -198,7 +208,7 @@ def test_a_deep_tree_is_read_without_recursion() -> None:
     for level in range(5000):
         deep = node(f"level {level}", deep)
     tree = [node("ROOT", node(NAMES.launch(0), deep))]
-    assert attribute(tree, NAMES).scopes[None, 0].total_ns == 10
+    assert attribute(tree, NAMES).scopes[0].total_ns == 10
 
 
 # --- Triton's Proton, both generations --------------------------------------------------------------

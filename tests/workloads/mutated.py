@@ -2,7 +2,7 @@
 
     python -m tests.workloads.mutated NAME < MISTAKES
 
-MISTAKES is JSON: by label a list of [text of the kernel files, what stands there instead]; an empty list is
+MISTAKES is JSON: by label a list of [text of kernels/NAME.py, what stands there instead]; an empty list is
 the workload as it is. Prints by label the sentences that the kernels fail with; `null` where all are right.
 A check that accepts a kernel with a mistake in it is worth nothing, and only trying tells.
 """
@@ -59,22 +59,23 @@ def verify(name: str, replacements: list[tuple[str, str]], root: Path) -> str | 
 
 
 def copied(name: str, replacements: list[tuple[str, str]], root: Path) -> Path:
-    """A project of that workload alone, with the kernels changed."""
+    """A project of that workload alone, with its kernel file changed."""
     (root / ".tirbench").mkdir(parents=True)
     shutil.copytree(KERNELS, root / "workloads" / "kernels")
+    file = root / "workloads" / "kernels" / f"{name}.py"
     for old, new in replacements:
-        files = [file for file in (root / "workloads" / "kernels").iterdir() if file.is_file()]
-        (file,) = (file for file in files if file.stem == name)
         text = file.read_text(encoding="utf-8")
         assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {file.name}"
         file.write_text(text.replace(old, new), encoding="utf-8")
     return Path(shutil.copy(WORKLOADS / f"{name}.toml", root / "workloads"))
 
 
-def failure(outcome: Any) -> str | None:
-    """Why a row failed, if it did."""
-    print(outcome, file=sys.stderr)
-    return str(outcome["reason"]) if "stage" in outcome else None
+def failure(outcome: dict[str, Any]) -> str | None:
+    """Why a row is wrong, if it is; a mistake that raises shows nothing about the check."""
+    if outcome["type"] == "wrong":
+        return str(outcome["reason"])
+    assert outcome["type"] == "verified", outcome
+    return None
 
 
 if __name__ == "__main__":

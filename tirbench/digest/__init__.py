@@ -139,16 +139,18 @@ def source(
     of_module = version or installed_version
     bound = next(item for item in case.implementations if item.name == implementation)
 
-    def target(name: str) -> Json:
+    def target(name: str, include: tuple[str, ...]) -> Json:
         file, colon, _ = name.rpartition(":")
         if colon:
-            return _relative(case, closure.files(_path(case, file), read))
+            folders = [_path(case, folder) for folder in include]
+            return _relative(case, closure.files(_path(case, file), read, folders))
         module = name.partition(".")[0]
         return None if module in _SURROUNDING else of_module(module)
 
     def step(launch: BoundLaunch | BoundFunction) -> Json:
         data = _object(launch)
-        return {**_without(data, "path"), "closure": target(launch.target)}
+        include = dict(getattr(launch, "options", ())).get("include", ())
+        return {**_without(data, "path"), "closure": target(launch.target, include)}
 
     context = bound.context
     return _short(

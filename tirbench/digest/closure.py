@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 Read: TypeAlias = "Callable[[str], bytes | None]"
 """Contents of a file by its path relative to the project's root; `None` when there is none."""
@@ -28,10 +28,15 @@ Read: TypeAlias = "Callable[[str], bytes | None]"
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
-def files(path: str, read: Read) -> dict[str, str]:
+def files(path: str, read: Read, include: Sequence[str] = ()) -> dict[str, str]:
     """The text of a file and of all files beside it that it depends on, by path.
 
     A file that is missing has no entry; the digest of a target that does not exist is still defined.
+
+    Args:
+        path: of the file, relative to the project's root.
+        read: reads a file by such a path.
+        include: folders that `#include "…"` looks in after that of the file.
     """
     found: dict[str, str] = {}
     waiting = [path]
@@ -44,7 +49,11 @@ def files(path: str, read: Read) -> dict[str, str]:
         if module is None:
             found[current] = "\n".join(line.rstrip() for line in text.splitlines())
             folder = posixpath.dirname(current)
-            waiting += [_join(folder, name) for name in _INCLUDE.findall(text)]
+            waiting += [
+                _join(place, name)
+                for name in _INCLUDE.findall(text)
+                for place in (folder, *include)
+            ]
         else:
             found[current] = "\n".join(line for line in _bare_lines(text, module) if line)
             waiting += list(_imported_files(module, current, read))

@@ -111,7 +111,9 @@ class CaseRun:
         try:
             return Expected.of(case)
         except Exception as error:  # noqa: BLE001 - the oracle is a function of the workload
-            self.fail_all("verify", error)
+            oracle = case.declared_oracle
+            place = self.program.place_of_function(oracle.function) if oracle is not None else ""
+            self.fail_all("verify", error, place)
             return None
 
     def build_and_verify(self, case: Case, expected: Expected) -> dict[str, Launch]:
@@ -239,11 +241,14 @@ class CaseRun:
         del self.pending[outcome.row.implementation]
         self.report({"event": "outcome", "outcome": codec.dump(outcome)})
 
-    def fail(self, name: str, stage: Stage, error: BaseException) -> None:
-        """Answer a row with an error, the line of the TOML it comes from, and the traceback."""
+    def fail(self, name: str, stage: Stage, error: BaseException, blame: str = "") -> None:
+        """Answer a row with an error, the line of the TOML it comes from, and the traceback.
+
+        `blame` is that line where the traceback does not pass the harness; without it, the row's own.
+        """
         place = self.program.place(error.__traceback__)
         if place == self.program.workload:
-            place = self.program.place_of(name)
+            place = blame or self.program.place_of(name)
         message = str(error).strip().splitlines()
         self.answer(
             Failed(
@@ -255,10 +260,10 @@ class CaseRun:
             )
         )
 
-    def fail_all(self, stage: Stage, error: BaseException) -> None:
+    def fail_all(self, stage: Stage, error: BaseException, blame: str = "") -> None:
         """Answer every pending row with the same error."""
         for name in list(self.pending):
-            self.fail(name, stage, error)
+            self.fail(name, stage, error, blame)
 
 
 def _untrusted(case: Case, declared: Declared) -> str | None:

@@ -137,6 +137,13 @@ class Program:
                 return f"{self.workload}:{found[1]}"
         return self.workload
 
+    def place_of_function(self, function: Callable[..., Any]) -> str:
+        """The line of the TOML that a decorated function of the harness comes from."""
+        first = function.__code__.co_firstlineno
+        if found := self._marker.search(self._source[first - 1]):
+            return f"{self.workload}:{found[1]}"
+        return self.workload
+
     @cached_property
     def _marker(self) -> re.Pattern[str]:
         return re.compile(rf"  # {re.escape(self.name)}\.toml:(\d+)$")

@@ -67,10 +67,18 @@ def backward(
     import torch
 
     def bind(*args: Any, **named: Any) -> Callable[[], tuple[Any, ...]]:
-        leaves = {id(tensor): tensor.detach().requires_grad_() for tensor in of}
-        positional = [leaves.get(id(value), value) for value in args]
-        by_name = {name: leaves.get(id(value), value) for name, value in named.items()}
-        output = function(*positional, **by_name)
+        # `.data` and not `.detach()`: all tensors of a case are views of one arena, and with it share
+        # the counter by which autograd sees that what it saved was overwritten. Outputs are, each call.
+        leaves = {id(tensor): tensor.data.requires_grad_() for tensor in of}
+
+        def leaf(value: Any) -> Any:
+            if isinstance(value, list):
+                return [leaf(item) for item in value]
+            if not isinstance(value, torch.Tensor):
+                return value
+            return leaves.get(id(value), value.data)
+
+        output = function(*map(leaf, args), **{name: leaf(value) for name, value in named.items()})
         gradient = torch.ones_like(output) if seed is None else seed
 
         def launch() -> tuple[Any, ...]:

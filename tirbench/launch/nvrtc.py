@@ -177,7 +177,7 @@ def program_options(source: CudaSource, arch: str) -> Any:
 
 def _parsed(flag: str, fields: Iterable[str]) -> tuple[str, Any]:
     """Field and value of `ProgramOptions` for one flag of NVRTC's command line."""
-    macro = re.fullmatch(r"-([DUI])(\w.*)", flag, re.DOTALL)  # the one form without a `=` between
+    macro = re.fullmatch(r"-([DUI])(.+)", flag, re.DOTALL)  # the one form without a `=` between
     match = _FLAG.fullmatch(flag)
     if macro is None and match is None:
         raise UsageError(f"{flag!r} is no flag of NVRTC: one flag an entry, as --maxrregcount=64")
@@ -229,7 +229,8 @@ def explained(message: str, source: CudaSource) -> str:
         message: the text of cuda-core's error, which holds the log of NVRTC.
         source: what was compiled.
     """
-    log = message.partition("compilation log:")[2].strip() or message.strip()
+    padding = " \n\0"  # cuda-core hands on the terminating zero of NVRTC's buffer
+    log = message.partition("compilation log:")[2].strip(padding) or message.strip(padding)
     log = log.replace(str(source.folder) + "/", "")
     errors = list(_MESSAGE.finditer(log))
     if not errors:

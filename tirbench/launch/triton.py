@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any, Final
 
-from tirbench.launch.emit import Source, emit, emit_arguments, emit_tuple
+from tirbench.launch.emit import Source, emit_arguments, emit_tuple
 from tirbench.launch.kind import Kind, Option, Syntax
 from tirbench.launch.sass import text_digest
 from tirbench.model import BoundArguments, BoundLaunch, CodeFacts
@@ -176,11 +176,10 @@ def code_facts(compiled: list[Any]) -> CodeFacts | None:
 
 
 __all__ = [
-    "NEXT_KERNEL",
     "KIND",
+    "NEXT_KERNEL",
     "chosen_configuration",
     "code_facts",
-    "emit",
     "has_tuner",
     "interpreted",
     "is_tuned",

@@ -277,7 +277,9 @@ def _lambda(function: BoundFunction) -> Source:
     if function.args.named:
         inner = ", ".join(f"{literal(name)}: {emit(value)}" for name, value in function.args.named)
         return Source(f"{head}{{{inner}}}")
-    return Source(head + (emit_tuple(function.args.positional) if function.args.positional else "()"))
+    return Source(
+        head + (emit_tuple(function.args.positional) if function.args.positional else "()")
+    )
 
 
 def _requires(requires: Requirements) -> Source:

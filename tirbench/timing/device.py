@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 
-from tirbench.errors import TimerUnavailable
+from tirbench.errors import CaptureError, TimerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 # As triton's get_empty_cache_for_benchmark: 256 MiB of int32, whatever the device. A device with
 # more than 128 MiB of L2 gets twice its L2 instead (triton-lang/triton#3943, NVIDIA/TileGym#118).
 FLUSH_BYTES: Final = 256 << 20
+
+# Graphs whose capture has failed. torch's allocators keep a pointer to the graph of a capture that did not
+# end, so it must outlive them.
+_UNENDED: Final[list[object]] = []
 
 
 class Event(Protocol):
@@ -60,7 +64,10 @@ class Device(Protocol):
         """Make a stream current that is neither the default stream nor anyone else's."""
 
     def capture(self, body: Closure) -> Graph:
-        """Capture what `body` launches on the current stream, with garbage collection off."""
+        """Capture what `body` launches on the current stream, with garbage collection off.
+
+        Whatever happens in `body`, the process can go on afterwards.
+        """
 
     def fill_one(self) -> None:
         """Launch the smallest kernel there is: write one element."""
@@ -76,6 +83,7 @@ class CudaDevice:
         self.name: str = properties.name
         self.l2_bytes: int = getattr(properties, "L2_cache_size", 0)
         self._one: torch.Tensor | None = None
+        self._pool: object = None
 
     @property
     def is_hip(self) -> bool:
@@ -122,20 +130,83 @@ class CudaDevice:
     def capture(self, body: Closure) -> Graph:
         """Capture what `body` launches on the current stream.
 
+        All graphs of this object share the memory that their launches allocate: nothing of it is needed
+        after the launch, and a pool for each would multiply it.
+
         The cyclic garbage collector is off meanwhile: the finaliser of a kernel would unload its module
         and make the capture invalid (as triton.testing of Triton 3.9).
+
+        Raises:
+            Exception: what `body` raised, or why the capture is invalid.
+            CaptureError: torch could not be brought back to work after that.
         """
         graph: Any = torch.cuda.CUDAGraph()
+        pool = self._graph_pool()
         collecting = gc.isenabled()
+        ended = False
         gc.disable()
         try:
-            with torch.cuda.graph(graph, stream=torch.cuda.current_stream(self.index)):
+            # Not `torch.cuda.graph`: it would drain the device and empty torch's cache for each of
+            # many small graphs, and it leaves its stream current when the capture fails.
+            graph.capture_begin(pool=pool)
+            try:
                 body()
+            finally:
+                graph.capture_end()
+                ended = True
+        except Exception as error:
+            if not ended:
+                self._recover(graph, error)
+            raise
         finally:
             if collecting:
                 gc.enable()
         captured: Graph = graph
         return captured
+
+    def _graph_pool(self) -> object:
+        """The memory of this object's graphs; made once what is cached and not used has been given back.
+
+        The allocator cannot give memory back during a capture.
+        """
+        if self._pool is None:
+            self.synchronize()
+            gc.collect()
+            torch.cuda.empty_cache()
+            self._pool = torch.cuda.graph_pool_handle()
+        return self._pool
+
+    def _recover(self, graph: Any, error: Exception) -> None:
+        """Bring torch back to work after a capture that failed with `error`."""
+        try:
+            self._abandon(graph)
+        except Exception as stuck:  # noqa: BLE001  # torch and CUDA may say anything here
+            raise CaptureError(
+                f"torch does not work any more after the failed capture ({stuck}): go on in another "
+                "process"
+            ) from error
+
+    def _abandon(self, graph: Any) -> None:
+        """Undo in torch what a capture has begun that CUDA has called invalid.
+
+        By then the stream is out of the capture, but torch 2.11 returns halfway through `capture_end`:
+        its generator stays in capture mode, where every later draw fails with "Offset increment
+        outside graph capture encountered unexpectedly", and its allocator goes on serving the
+        capture, where `torch.cuda.empty_cache` fails.
+        """
+        _UNENDED.append(graph)
+        pool, self._pool = self._pool, None
+        # No public function ends what `capture_begin` has begun in the allocator. Versions of torch that
+        # have ended it by themselves answer with an error.
+        for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+            with contextlib.suppress(RuntimeError, AttributeError):
+                getattr(torch._C, name)(self.index, pool)  # noqa: SLF001
+        # A capture that succeeds takes the generator out of its mode. A graph without nodes warns.
+        self.fill_one()
+        another: Any = torch.cuda.CUDAGraph()
+        another.capture_begin()
+        self.fill_one()
+        another.capture_end()
 
     def fill_one(self) -> None:
         """Write one element."""

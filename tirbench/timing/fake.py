@@ -13,10 +13,11 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tirbench.timing.activity import GpuEvent, Kind
 from tirbench.timing.plan import Closure
+from tirbench.timing.proton import TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +31,24 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """An activity as captured: in which graph, and in which scopes."""
+
+    graph: int
+    work: Work
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """An activity that has run, with the scopes that were open at its capture and at its launch."""
+    """An activity that has run, in which scopes it was launched, and the node it was launched by, if any."""
 
     work: Work
     start_ns: int
     end_ns: int
     stream: int
     scopes: tuple[str, ...]
-    captured: tuple[str, ...] | None
+    node: Node | None
 
 
 class FakeEvent:
@@ -62,15 +72,15 @@ class FakeEvent:
 class FakeGraph:
     """Captured activities."""
 
-    def __init__(self, gpu: FakeGpu, works: list[tuple[Work, tuple[str, ...]]]) -> None:
+    def __init__(self, gpu: FakeGpu, nodes: list[Node]) -> None:
         self._gpu = gpu
-        self.works = works
+        self.nodes = nodes
 
     def replay(self) -> None:
         """Run them all again."""
         self._gpu.log.append("replay")
-        for work, captured in self.works:
-            self._gpu.run(work, captured)
+        for node in self.nodes:
+            self._gpu.run(node.work, node)
 
 
 @dataclass
@@ -91,7 +101,8 @@ class FakeGpu:
     scopes: list[str] = field(default_factory=list)
     stream: int = 0
     _free_ns: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    _recording: list[tuple[Work, tuple[str, ...]]] | None = None
+    _graphs: int = 0
+    _recording: list[Node] | None = None
 
     def kernel(
         self, us: float, name: str = "kernel", *, kind: Kind = "kernel", stream: int | None = None
@@ -100,10 +111,10 @@ class FakeGpu:
         work = Work(name=name, us=us, kind=kind, stream=stream)
         return lambda: self.run(work)
 
-    def run(self, work: Work, captured: tuple[str, ...] | None = None) -> None:
+    def run(self, work: Work, node: Node | None = None) -> None:
         """Enqueue the activity, or record it while a graph is captured."""
         if self._recording is not None:
-            self._recording.append((work, tuple(self.scopes)))
+            self._recording.append(Node(graph=self._graphs, work=work, scopes=tuple(self.scopes)))
             return
         stream = self.stream if work.stream is None else work.stream
         start_ns = max(self.host_ns, self._free_ns[stream])
@@ -117,7 +128,7 @@ class FakeGpu:
                 end_ns=end_ns,
                 stream=stream,
                 scopes=tuple(self.scopes),
-                captured=captured,
+                node=node,
             )
         )
 
@@ -169,6 +180,7 @@ class FakeGpu:
     def capture(self, body: Closure) -> FakeGraph:
         """Record what the body launches."""
         self.log.append("capture")
+        self._graphs += 1
         self._recording = []
         try:
             body()
@@ -192,16 +204,18 @@ class FakeGpu:
 
 @dataclass
 class FakeProton:
-    """A Proton session on a fake GPU.
+    """A Proton session on a fake GPU; like Proton it sees kernels alone.
 
     Args:
-        gpu: whose activities it sees; like Proton it sees kernels alone.
-        merge_replays: attribute replays to the scopes of the capture, all together.
+        gpu: whose activities it sees.
+        generation: the version of Triton. For each node of a graph, 3.6 knows the scopes of its latest
+            launch alone, and reads what CUPTI has recorded when the session ends; 3.7 knows the scopes of
+            every launch.
         lose: activities that leave no record.
     """
 
     gpu: FakeGpu
-    merge_replays: bool = False
+    generation: Literal["3.6", "3.7"] = "3.6"
     lose: Callable[[Done], bool] = lambda _: False
     opened_at: int = field(init=False)
 
@@ -216,20 +230,28 @@ class FakeProton:
     def finish(self) -> list[dict[str, Any]]:
         """The tree, in the shape of Proton's JSON."""
         self.gpu.log.append("proton finish")
-        root: dict[str, Any] = {"frame": {"name": "ROOT"}, "metrics": {}, "children": []}
-        for done in self.gpu.done[self.opened_at :]:
+        seen = self.gpu.done[self.opened_at :]
+        latest = {done.node.graph: done.scopes for done in seen if done.node is not None}
+        root = _frame("ROOT")
+        root["metrics"] = {"count": 0, TIME: 0}
+        for done in seen:
             if done.work.kind != "kernel" or self.lose(done):
                 continue
             path = done.scopes
-            if done.captured is not None:
-                path = (*(() if self.merge_replays else path), "<captured_at>", *done.captured)
+            if done.node is not None:
+                launched_in = path if self.generation == "3.7" else latest[done.node.graph]
+                path = (*launched_in, "<captured_at>", *done.node.scopes)
             node = root
             for name in (*path, done.work.name):
                 node = _child(node, name)
             metrics = node["metrics"]
-            metrics["time (ns)"] = metrics.get("time (ns)", 0) + done.end_ns - done.start_ns
+            metrics[TIME] = metrics.get(TIME, 0) + done.end_ns - done.start_ns
             metrics["count"] = metrics.get("count", 0) + 1
         return [root, {"CUDA": {"0": {"arch": "90"}}}]
+
+
+def _frame(name: str) -> dict[str, Any]:
+    return {"frame": {"name": name, "type": "function"}, "metrics": {}, "children": []}
 
 
 def _child(node: dict[str, Any], name: str) -> dict[str, Any]:
@@ -237,7 +259,7 @@ def _child(node: dict[str, Any], name: str) -> dict[str, Any]:
         if child["frame"]["name"] == name:
             found: dict[str, Any] = child
             return found
-    new: dict[str, Any] = {"frame": {"name": name}, "metrics": {}, "children": []}
+    new = _frame(name)
     node["children"].append(new)
     return new
 

@@ -108,19 +108,15 @@ class ScopeTotals:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """A tree, read: totals per (replay, launch), and the names of kernels outside of any scope.
+    """A tree, read: totals per number of a launch, and the names of kernels outside of any of our scopes."""
 
-    `replay` is None where launches did not come from a graph, or where Proton attributes all replays of a
-    graph to the scope of its capture.
-    """
-
-    scopes: dict[tuple[int | None, int], ScopeTotals]
+    scopes: dict[int, ScopeTotals]
     elsewhere: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeNames:
-    """How scopes are named: a prefix that no kernel bears, then the number of the launch or replay."""
+    """How the scope of a launch is named: a prefix that no kernel bears, then the number of the launch."""
 
     prefix: str
 
@@ -128,33 +124,28 @@ class ScopeNames:
         """Name of the scope of one launch."""
         return f"{self.prefix}.{index:08d}"
 
-    def replay(self, index: int) -> str:
-        """Name of the scope of one replay of a graph."""
-        return f"{self.prefix}.replay.{index:08d}"
-
-    def parse(self, name: str) -> tuple[str, int] | None:
-        """`("launch", 7)` or `("replay", 7)`; None for a name that is not ours."""
+    def parse(self, name: str) -> int | None:
+        """Number of the launch; None for a name that is not ours."""
         if not name.startswith(f"{self.prefix}."):
             return None
-        *kind, number = name[len(self.prefix) + 1 :].split(".")
-        return ("replay" if kind == ["replay"] else "launch", int(number))
+        return int(name[len(self.prefix) + 1 :])
 
 
 def attribute(tree: list[dict[str, Any]], names: ScopeNames) -> Attribution:
     """Add up the kernels under each of our scopes.
 
-    A kernel is a node with a time of its own. In a replay its path is the scope of the replay,
-    `<captured_at>`, then the scope of the launch at capture. The second element of the list
-    describes devices and has no frame.
+    A kernel is a node with a time of its own. The kernels of a replayed graph hang below
+    `<captured_at>` and the scopes that were open at their capture. The root has a time of zero, and
+    the second element of the list describes devices and has no frame.
     """
-    scopes: dict[tuple[int | None, int], ScopeTotals] = {}
+    scopes: dict[int, ScopeTotals] = {}
     elsewhere: list[str] = []
     for path, metrics in _kernels(tree):
-        found = dict(part for name in path if (part := names.parse(name)) is not None)
-        if "launch" not in found:
+        launch = next((part for name in path if (part := names.parse(name)) is not None), None)
+        if launch is None:
             elsewhere.append(path[-1])
             continue
-        totals = scopes.setdefault((found.get("replay"), found["launch"]), ScopeTotals())
+        totals = scopes.setdefault(launch, ScopeTotals())
         totals.total_ns += int(metrics[TIME])
         totals.kernels += int(metrics.get("count", 1))
         totals.names.append(path[-1])
@@ -169,6 +160,6 @@ def _kernels(tree: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], dict
     while stack:
         above, node = stack.pop()
         path = (*above, str(node["frame"]["name"]))
-        if TIME in node.get("metrics", {}):
+        if node.get("metrics", {}).get(TIME, 0) > 0:
             yield path, node["metrics"]
         stack.extend((path, child) for child in reversed(node.get("children", [])))

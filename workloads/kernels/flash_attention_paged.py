@@ -1,9 +1,10 @@
 """Causal attention of new tokens over a paged cache of keys and values, forward.
 
-What: a step of chunked prefill. Sequence b has k_b tokens in the cache, of which the last q_b are new; queries
-come packed. q, o: (new, heads, dim), new the sum of all q_b; k_cache, v_cache: (pages, page, kv_heads, dim);
-page_table: (sequences, columns) int32, the pages of each sequence in order, anywhere in the cache;
-cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32, running sums of q_b and k_b; lse: (heads, new) float32.
+What: a step of chunked prefill. Sequence b has k_b tokens in the cache, of which the last q_b are new; their
+queries come packed. q, o: (new, heads, dim), new the sum of all q_b; k_cache, v_cache: (pages, page,
+kv_heads, dim); page_table: (sequences, columns) int32, the pages of each sequence in order, anywhere in
+the cache; cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32, running sums of q_b and k_b; lse:
+(heads, new) float32.
 Query i of b stands at position k_b - q_b + i and sees the keys up to its own. bfloat16 or float16;
 scores, softmax and accumulation in float32.
 
@@ -187,7 +188,7 @@ def attention_oracle(q, k_cache, v_cache, page_table, q_lens, k_lens, scale):
     heads, group = q.shape[1], q.shape[1] // k_cache.shape[2]
     o, lse = torch.empty_like(q), q.new_empty(heads, len(q))
     first = 0
-    for table, new, length in zip(page_table, q_lens, k_lens):
+    for table, new, length in zip(page_table, q_lens, k_lens, strict=True):
         k, v = gathered(k_cache, table, length), gathered(v_cache, table, length)
         own = slice(first, first + new)
         beyond = torch.ones(new, length, dtype=torch.bool, device=q.device).triu_(1 + length - new)
@@ -218,12 +219,12 @@ def build_sdpa_per_sequence(q, k_cache, v_cache, page_table, q_lens, k_lens, sca
     from torch.nn.attention.bias import causal_lower_right
 
     queries = [part.transpose(0, 1)[None] for part in q.split(list(q_lens))]  # no copy
-    masks = [causal_lower_right(new, length) for new, length in zip(q_lens, k_lens)]
+    masks = [causal_lower_right(new, length) for new, length in zip(q_lens, k_lens, strict=True)]
     group = q.shape[1] // k_cache.shape[2]
 
     def launch() -> torch.Tensor:
         found = []
-        for part, mask, table, length in zip(queries, masks, page_table, k_lens):
+        for part, mask, table, length in zip(queries, masks, page_table, k_lens, strict=True):
             # (1, heads, length, dim): with this mask torch wants as many key heads as query heads.
             k, v = (
                 gathered(cache, table, length).transpose(0, 1).repeat_interleave(group, 0)[None]
@@ -258,8 +259,10 @@ def build_flash_gathered(
         A closure that returns o: (new, heads, dim).
     """
     page = k_cache.shape[1]
-    at = torch.arange(max(k_lens), device=q.device)
-    places = [table.long()[at[:n] // page] * page + at[:n] % page for table, n in zip(page_table, k_lens)]
+    places = []
+    for table, length in zip(page_table, k_lens, strict=True):
+        key = torch.arange(length, device=q.device)
+        places.append(table.long()[key // page] * page + key % page)
     tokens = torch.cat(places)  # where each token lies in the cache
     k_tokens, v_tokens = k_cache.flatten(0, 1), v_cache.flatten(0, 1)  # views
     bounds = (cu_seqlens_q, cu_seqlens_k, max(q_lens), max(k_lens))

@@ -58,10 +58,11 @@ def attend(
         at = key.to(tl.int64) * stride
         k_tile = k_ptr + at[None, :] + depth[:, None]
         v_tile = v_ptr + at[:, None] + depth[None, :]
-        if ON_DIAGONAL:
-            k = tl.load(k_tile, mask=key[None, :] < length, other=0.0)
-        else:
-            k = tl.load(k_tile)
+        k = (
+            tl.load(k_tile, mask=key[None, :] < length, other=0.0)
+            if ON_DIAGONAL
+            else tl.load(k_tile)
+        )
         scores = tl.dot(q, k)
         if ON_DIAGONAL:
             scores = tl.where(key[None, :] <= row[:, None], scores, float("-inf"))
@@ -70,10 +71,11 @@ def attend(
         shrink = tl.exp2(peak - higher)
         total = total * shrink + tl.sum(p, axis=1)
         acc = acc * shrink[:, None]
-        if ON_DIAGONAL:
-            v = tl.load(v_tile, mask=key[:, None] < length, other=0.0)
-        else:
-            v = tl.load(v_tile)
+        v = (
+            tl.load(v_tile, mask=key[:, None] < length, other=0.0)
+            if ON_DIAGONAL
+            else tl.load(v_tile)
+        )
         acc = tl.dot(p.to(v.dtype), v, acc)
         peak = higher
     return acc, peak, total
@@ -189,7 +191,7 @@ def build_sdpa_per_sequence(q, k, v, lens, scale):
     """
     parts = [
         tuple(tensor.transpose(0, 1)[None] for tensor in part)  # (1, heads, length, dim), no copy
-        for part in zip(q.split(list(lens)), k.split(list(lens)), v.split(list(lens)))
+        for part in zip(*(tensor.split(list(lens)) for tensor in (q, k, v)), strict=True)
     ]
     grouped = q.shape[1] != k.shape[1]
 

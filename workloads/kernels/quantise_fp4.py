@@ -16,6 +16,8 @@ scales, (rows, k / 16), is padded to multiples of 128 rows and 4 columns with ze
 Written as a tensor: [row // 128, column // 4, row % 32, row % 128 // 32, column % 4].
 """
 
+from itertools import pairwise
+
 import torch
 
 GROUP = 16  # values that share a scale
@@ -44,7 +46,9 @@ def quantise(x):
         groups = x[some].float().unflatten(1, (-1, GROUP)) * gain
         scale = (groups.abs().amax(-1) / LARGEST_VALUE).clamp(max=LARGEST_SCALE)
         scales[some] = scale.to(torch.float8_e4m3fn)
-        used = scales[some].float()[..., None]  # as rounded, which is what it is multiplied with later
+        used = scales[some].float()[
+            ..., None
+        ]  # as rounded, which is what it is multiplied with later
         codes = encode(torch.where(used > 0, groups / used, 0.0)).flatten(1)
         packed[some] = codes[:, 0::2] | codes[:, 1::2] << 4
     return packed, swizzle(scales), gain.reshape(1)
@@ -67,7 +71,7 @@ def encode(x):
     size = x.abs()
     # Halfway between two numbers the even code wins: below for 0.25, above for 0.75, and so on.
     code = torch.zeros_like(x, dtype=torch.uint8)
-    for i, (low, high) in enumerate(zip(VALUES, VALUES[1:])):
+    for i, (low, high) in enumerate(pairwise(VALUES)):
         middle = (low + high) / 2
         code += size > middle if i % 2 == 0 else size >= middle
     return code | (x < 0).to(torch.uint8) << 3
@@ -101,7 +105,9 @@ def swizzle(scales):
         -(-rows // 128) * 128, -(-columns // 4) * 4, dtype=torch.uint8, device=scales.device
     )
     padded[:rows, :columns] = scales.view(torch.uint8)
-    tiles = padded.view(-1, 4, 32, padded.shape[1] // 4, 4)  # tile, row // 32, row % 32, tile, column
+    tiles = padded.view(
+        -1, 4, 32, padded.shape[1] // 4, 4
+    )  # tile, row // 32, row % 32, tile, column
     return tiles.permute(0, 3, 2, 1, 4).contiguous().view(torch.float8_e4m3fn)
 
 

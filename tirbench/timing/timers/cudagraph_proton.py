@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -25,21 +24,26 @@ if TYPE_CHECKING:
 REPLAYS: Final = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Captured:
-    """The graph of a block: its launches bear the numbers from `first` on."""
+    """The graph of one or more blocks: its launches bear the numbers from `first` on."""
 
     block: Block
     graph: Graph
     first: int
+    replays: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class CudagraphProtonTimer:
     """Adds the durations of the kernels of each launch in a replayed graph: no host, no launch cost.
 
-    Blocks of the same implementation and length share one graph; every block of the plan is one replay. Flush
-    and `prepare` are nodes of the graph outside of the scopes. What a closure does in Python is
+    Every block of the plan is one replay. Proton adds up all replays of a graph, so a block has a graph
+    of its own unless the plan asks for the mean over replays. Scopes around the replays would not tell
+    them apart: Proton of Triton 3.6 knows one scope for each node of a graph, that of its latest
+    launch, and books there whatever CUPTI hands over afterwards, from earlier launches too.
+
+    Flush and `prepare` are nodes of the graph outside of the scopes. What a closure does in Python is
     frozen at the capture.
     """
 
@@ -74,12 +78,12 @@ class CudagraphProtonTimer:
             tree = []
             try:
                 self.device.fill_one()  # a sign of life: a profiler that misses even this is dead
-                graphs = self._capture(plan, session, names)
-                replays = self._replay(plan, graphs, session, names)
+                captures = self._capture(plan, session, names)
+                self._replay(plan, captures)
                 drain(self.device, plan)
             finally:
                 tree = session.finish()
-        return to_records(attribute(tree, names), graphs, replays)
+        return to_records(attribute(tree, names), captures)
 
     def facts(self) -> dict[str, object]:
         """What a sample is."""
@@ -103,19 +107,21 @@ class CudagraphProtonTimer:
 
             blame(call, launch)
 
-    def _capture(
-        self, plan: Plan, session: ProtonSession, names: ScopeNames
-    ) -> dict[tuple[str, int], Captured]:
-        graphs: dict[tuple[str, int], Captured] = {}
+    def _capture(self, plan: Plan, session: ProtonSession, names: ScopeNames) -> list[Captured]:
+        """A graph for every block of the plan, in order; the same one for equal blocks that merge."""
+        captures: list[Captured] = []
+        merged: dict[tuple[str, int], Captured] = {}
         first = 0
         for block in plan.blocks():
             key = (block.call.name, block.launches)
-            if key not in graphs:
+            captured = merged.get(key) if plan.merge_replays else None
+            if captured is None:
                 graph = self._capture_one(block, first, session, names)
-                graphs[key] = Captured(block=block, graph=graph, first=first)
+                captured = merged[key] = Captured(block=block, graph=graph, first=first)
                 first += block.launches
+            captures.append(captured)
         self.device.synchronize()
-        return graphs
+        return captures
 
     def _capture_one(
         self, block: Block, first: int, session: ProtonSession, names: ScopeNames
@@ -130,89 +136,53 @@ class CudagraphProtonTimer:
             return self.device.capture(body)
         except Exception as error:  # foreign code runs in the capture
             cause = root_cause(error)
+            stuck = f". {error}" if isinstance(error, CaptureError) else ""
             failure = CaptureError(
                 f"{block.call.name!r} cannot be captured into a CUDA graph "
-                f"({type(cause).__name__}: {cause}); use timer='proton'"
+                f"({type(cause).__name__}: {cause}); use timer='proton'{stuck}"
             )
             failure.__cause__ = error
             raise CallFailed(block.call.name, failure) from error
 
-    def _replay(
-        self,
-        plan: Plan,
-        graphs: dict[tuple[str, int], Captured],
-        session: ProtonSession,
-        names: ScopeNames,
-    ) -> list[Captured]:
-        """Replay in the order of the plan; the captured graph of each replay, by its number."""
-        replays: list[Captured] = []
+    def _replay(self, plan: Plan, captures: list[Captured]) -> None:
+        """Replay the graph of every block in the order of the plan."""
+        waiting = iter(captures)
         for step in plan.timed:
             if isinstance(step, Rest):
                 self.device.synchronize()
                 self.sleep(step.seconds)
-                continue
-            captured = graphs[step.call.name, step.launches]
-            number = len(replays)
-            with nullcontext() if plan.merge_replays else session.scope(names.replay(number)):
+            else:
+                captured = next(waiting)
                 blame(step.call, partial(_replay_once, captured.graph))
-            replays.append(captured)
-        return replays
+                captured.replays += 1
 
 
 def _replay_once(graph: Graph, _: Call) -> None:
     graph.replay()
 
 
-def to_records(
-    attribution: Attribution,
-    graphs: dict[tuple[str, int], Captured],
-    replays: list[Captured],
-) -> list[Record]:
-    """One record per launch and replay, or where Proton merges the replays, per launch with their mean."""
-    if any(replay is not None for replay, _ in attribution.scopes):
-        return _records_of_replays(attribution, replays)
+def to_records(attribution: Attribution, captures: list[Captured]) -> list[Record]:
+    """One record per launch of a graph: its time, or its mean over the replays of the graph."""
+    graphs = list({id(captured): captured for captured in captures}.values())
     owners = [
-        captured.block.call.name
-        for captured in graphs.values()
-        for _ in range(captured.block.launches)
+        captured.block.call.name for captured in graphs for _ in range(captured.block.launches)
     ]
     require_all_attributed(attribution, owners)
     records = []
-    for captured in graphs.values():
-        count = sum(replay is captured for replay in replays)
+    for captured in graphs:
+        name = captured.block.call.name
         for index in range(captured.block.launches):
-            totals = attribution.scopes[None, captured.first + index]
-            if totals.kernels % count:
+            totals = attribution.scopes[captured.first + index]
+            if totals.kernels % captured.replays:
                 raise CallFailed(
-                    captured.block.call.name,
+                    name,
                     AttributionError(
-                        f"{captured.block.call.name!r}: Proton recorded {totals.kernels} kernels in "
-                        f"{count} replays of one launch: records were lost"
+                        f"{name!r}: Proton recorded {totals.kernels} kernels in {captured.replays} "
+                        "replays of one launch: records were lost"
                     ),
                 )
             kept = index >= captured.block.discarded
-            records.append(record(captured.block.call.name, totals, kept=kept, replays=count))
-    return records
-
-
-def _records_of_replays(attribution: Attribution, replays: list[Captured]) -> list[Record]:
-    records = []
-    for number, captured in enumerate(replays):
-        block = captured.block
-        launches = range(captured.first, captured.first + block.launches)
-        found = {
-            index - captured.first: attribution.scopes[number, index]
-            for index in launches
-            if (number, index) in attribution.scopes
-        }
-        one_replay = Attribution(
-            {(None, index): totals for index, totals in found.items()}, attribution.elsewhere
-        )
-        require_all_attributed(one_replay, [block.call.name] * block.launches)
-        records += [
-            record(block.call.name, found[index], kept=index >= block.discarded)
-            for index in range(block.launches)
-        ]
+            records.append(record(name, totals, kept=kept, replays=captured.replays))
     return records
 
 

@@ -23,7 +23,7 @@ from tirbench.timing.steps import drain, kept_flags, launch_untimed, walk
 from tirbench.timing.timers.common import require_no_capture, require_nvidia
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from tirbench.timing.device import Device
 
@@ -80,7 +80,7 @@ class ProtonTimer:
         flags = kept_flags(plan)
         require_all_attributed(attribution, [name for name, _ in flags])
         return [
-            record(name, attribution.scopes[None, index], kept=kept)
+            record(name, attribution.scopes[index], kept=kept)
             for index, (name, kept) in enumerate(flags)
         ]
 
@@ -106,30 +106,23 @@ def record(name: str, totals: ScopeTotals, *, kept: bool, replays: int = 1) -> R
     )
 
 
-def require_all_attributed(
-    attribution: Attribution, owners: list[str], replays: Collection[int | None] = (None,)
-) -> None:
-    """Insist on a positive time for every launch (of every replay).
+def require_all_attributed(attribution: Attribution, owners: list[str]) -> None:
+    """Insist on a positive time for every launch.
 
     Args:
         attribution: what Proton recorded.
         owners: implementation of each launch, by its number.
-        replays: numbers of the replays, or None alone.
 
     Raises:
         CallFailed: around an AttributionError that says what was seen instead.
     """
     missing = Counter(
-        owner
-        for index, owner in enumerate(owners)
-        for replay in replays
-        if (totals := attribution.scopes.get((replay, index))) is None or totals.total_ns <= 0
+        owner for index, owner in enumerate(owners) if index not in attribution.scopes
     )
     if not missing:
         return
-    launches = Counter(owners)
     name, lost = next(iter(missing.items()))
-    of = launches[name] * len(replays)
+    of = owners.count(name)
     raise CallFailed(name, AttributionError(explain_missing(name, of - lost, of, attribution)))
 
 
