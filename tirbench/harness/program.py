@@ -128,7 +128,7 @@ class Program:
         """The line of the TOML that declares an implementation: the same in every case."""
         head = re.compile(
             rf"^    @case\.(?:kernel|reference)\((?:  # .*\n\s+)?{re.escape(repr(name))}[,)\n]",
-            re.M,
+            re.MULTILINE,
         )
         text = "\n".join(self._source)
         if start := head.search(text):

@@ -13,11 +13,19 @@ from tirbench.check import compare, zeros_pass
 from tirbench.errors import UsageError
 from tirbench.launch import triton
 from tirbench.model import Verification
-from tirbench.tensors import poison_allocator
+from tirbench.tensors import checksum, poison_allocator
 
 if TYPE_CHECKING:
     from tirbench.check import Rule
     from tirbench.harness.case import Case, Declared, Launch
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Outputs that were compared and found right: their checksums by tensor, and what was found."""
+
+    digests: Mapping[str, int]
+    verification: Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +35,14 @@ class Expected:
     Attributes:
         want: by tensor name; `None` where the case has a reason to check nothing.
         unchecked: that reason.
+        accepted: outputs that were found right, by implementation: the same bits again need no comparison.
         references: outputs of references that a kernel may not be worse than, by implementation.
     """
 
     want: Mapping[str, torch.Tensor]
     unchecked: str | None = None
     references: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
+    accepted: dict[str, Accepted] = field(default_factory=dict)
 
     @classmethod
     def of(cls, case: Case) -> Expected:
@@ -120,6 +130,10 @@ def verify(
         for name, rule in case.checked.items()
         if declared.outputs is None or name in declared.outputs
     }
+    digests = {name: int(checksum(got)) for name, got in outputs.items()}
+    known = expected.accepted.get(declared.name)
+    if known is not None and known.digests == digests:
+        return known.verification
     worst = 0.0
     for name, got in outputs.items():
         rule = case.checked[name]
@@ -133,7 +147,9 @@ def verify(
     if declared.name in bounds(case):
         expected.references[declared.name] = {name: got.clone() for name, got in outputs.items()}
     interpreted = declared.launches_triton and triton.interpreted()
-    return Verification(method="interpreter" if interpreted else "oracle", worst=worst)
+    found = Verification(method="interpreter" if interpreted else "oracle", worst=worst)
+    expected.accepted[declared.name] = Accepted(digests, found)
+    return found
 
 
 def bind(names: tuple[str, ...], value: Any, whose: str) -> dict[str, Any]:
