@@ -30,6 +30,13 @@ SE, minimal detectable effect (MDE) and predicted share of +1 % found: the close
 `tirbench.judge.planning` for one stage, which do not know of the extension by five workers nor of the
 placement pattern that a changed kernel has for itself."""
 
+WHY: Final = """\
+Why a kernel misses as written: where SE exceeds T/5 after five workers, flagging +1 % needs more than
+T/2, and |d| + 1.645·SE < T lets five in a hundred rows of +1 % pass as the same before anything more is
+measured. Calls that bring SE to T/5 are the smallest remedy; a `same` that excludes T at 1 % (2.33) is
+the other, and it costs workers only where the noise is. Launches below 2 µs exceed their GPU time
+by the flushes: 900 of 63 µs for 720 kept calls."""
+
 STRESS: Final = """\
 Rows that no measured kernel resembles, in a suite with all others: kernels far noisier for their
 duration; single calls of which some are very late; and kernels that allocate their outputs themselves,
@@ -48,8 +55,13 @@ def markdown(document: Data) -> str:
             side_by_side(document),
             f"{SETUPS} tirbench has `{document['shipped']}` now.",
             "## By kernel",
-            *(text for name in ours for text in (f"### {name}", by_kernel(document, name))),
             BY_KERNEL,
+            *(
+                text
+                for name in ours
+                for text in (f"### {name}", by_kernel(document, name), misses(document, name))
+            ),
+            WHY,
             "## A suite with difficult rows",
             STRESS,
             stress(document),
@@ -122,6 +134,25 @@ def by_kernel(document: Data, setup: str) -> str:
             )
         )
     return table(head, lines)
+
+
+def misses(document: Data, setup: str) -> str:
+    """Kernels that miss a target, with the figure that does."""
+    targets = document["targets"]
+    missed = []
+    for name, found in document["ours"][setup].items():
+        same, planted = found["0"], found["0.01"]
+        if planted["bound"] < targets["found"]:
+            missed.append(f"{name} finds +1 % in {percent(planted['bound'])} or more")
+        if name != "all" and same["gpu_s"] > targets["gpu_s"]:
+            missed.append(f"{name} takes {same['gpu_s']:.3f} s")
+        if name == "all" and same["bound"] > targets["flagged"]:
+            missed.append(f"identical code is flagged in {percent(same['bound'])} or less")
+    wanted = (
+        f"+1 % found ≥ {percent(targets['found'])}, GPU time ≤ {targets['gpu_s']:g} s, over all "
+        f"kernels A/A flagged ≤ {percent(targets['flagged'])}"
+    )
+    return f"Targets: {wanted}. Missed: {'; '.join(missed) or 'none'}."
 
 
 def stress(document: Data) -> str:

@@ -147,7 +147,8 @@ def verify(**given: Any) -> int:
 @files
 @form
 def check(**given: Any) -> int:
-    """Everything that can be known of workloads without running them."""
+    """Everything that can be known of workloads without running them, of every case unless one is named."""
+    given["select"] = given["select"] or "all"
     reading = _read(given)
     return 2 if _print_problems(reading, given["form"], quiet=False) else 0
 

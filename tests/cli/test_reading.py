@@ -47,7 +47,7 @@ MESSAGES = {
 
 def test_check_counts_what_is_right(tirbench: Tirbench) -> None:
     done = tirbench("check", "workloads")
-    assert (done.code, done.out, done.err) == (0, "1 workload with 1 case checked\n", "")
+    assert (done.code, done.out, done.err) == (0, "1 workload with 2 cases checked\n", "")
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -72,7 +72,7 @@ def test_bad_files_do_not_hide_good_ones_nor_each_other(
     checked = tirbench("check", "workloads")
     assert checked.code == 2
     assert checked.out.count("error[") == len(BAD)
-    assert checked.out.endswith(f"{len(BAD)} problems; 1 workload with 1 case checked\n")
+    assert checked.out.endswith(f"{len(BAD)} problems; 1 workload with 2 cases checked\n")
     listed = tirbench("list", "workloads")
     assert (listed.code, listed.out) == (2, "double/n1048576  [default]\n")
     assert listed.err.count("error[") == len(BAD)
@@ -86,7 +86,7 @@ def test_check_writes_json_for_programs(project: Project, tirbench: Tirbench) ->
     assert done.code == 2
     (problem,) = done.document["problems"]
     assert (problem["file"], problem["line"]) == ("workloads/misspelt.toml", 8)
-    assert (done.document["workloads"], done.document["cases"]) == (1, 1)
+    assert (done.document["workloads"], done.document["cases"]) == (1, 2)
 
 
 def test_check_annotates_pull_requests(project: Project, tirbench: Tirbench) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import pytest
 
 from tirbench.errors import AttributionError, CaptureError
-from tirbench.timing.fake import Done, FakeGpu, FakeGraph, FakeProton
+from tirbench.timing.fake import Done, FakeGpu, FakeProton
 
 FakeBench: TypeAlias = Callable[..., dict[str, Any]]
 
@@ -88,8 +88,7 @@ def test_a_scope_around_a_replay_takes_all_earlier_replays_with_it_on_triton_3_6
     """What the real one does, and why the timer opens none."""
     session = FakeProton(gpu, generation="3.6")
     with session.scope("launch"):
-        graph = gpu.capture(gpu.kernel(5.0, "f"))
-    assert isinstance(graph, FakeGraph)
+        graph = gpu.capture(gpu.kernel(5.0, "f"), gpu.graph_pool())
     for number in range(3):
         with session.scope(f"replay {number}"):
             graph.replay()
@@ -154,7 +153,7 @@ def test_a_capture_that_fails_is_called_so_with_its_cause(
         finally:
             raise RuntimeError("operation failed due to a previous error during capture")
 
-    def capture(_body: Callable[[], object]) -> Any:
+    def capture(_body: Callable[[], object], _pool: object) -> Any:
         with broken_end():
             raise RuntimeError("operation would make the legacy stream depend on a capture")
 
@@ -168,7 +167,7 @@ def test_a_capture_that_fails_is_called_so_with_its_cause(
 def test_a_capture_that_torch_does_not_survive_is_said_to_need_another_process(
     gpu: FakeGpu, fake_bench: FakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def capture(_body: Callable[[], object]) -> Any:
+    def capture(_body: Callable[[], object], _pool: object) -> Any:
         try:
             raise RuntimeError("operation not permitted")
         except RuntimeError as error:
@@ -179,6 +178,42 @@ def test_a_capture_that_torch_does_not_survive_is_said_to_need_another_process(
         CaptureError, match=r"RuntimeError: operation not permitted\).*go on in another process"
     ):
         fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton")
+
+
+def test_work_that_escapes_the_capture_is_not_taken_for_the_replay(
+    gpu: FakeGpu, fake_bench: FakeBench
+) -> None:
+    inside, outside = gpu.kernel(5.0, "inside"), gpu.kernel(50.0, "outside", stream=0)
+
+    def launch() -> None:
+        inside()
+        outside()
+
+    for options in ({"calls": 24}, {"cudagraph_rep": 0.5}):
+        with pytest.raises(
+            CaptureError, match=r"'f' cannot be .* no part in the capture; .*use timer='proton'"
+        ):
+            fake_bench({"f": launch}, timer="cudagraph_proton", **options)
+
+
+def test_every_measurement_captures_into_memory_of_its_own(
+    gpu: FakeGpu, fake_bench: FakeBench
+) -> None:
+    """Torch drops a pool with the last graph in it."""
+    funcs = {"a": gpu.kernel(5.0), "b": gpu.kernel(6.0)}
+    for order in ("blocked", "interleaved"):
+        result = fake_bench(funcs, timer="cudagraph_proton", calls=24, rounds=3, order=order)
+        assert result["benchmark_protocol"]["sample_counts"] == {"a": [24] * 3, "b": [24] * 3}
+
+
+def test_a_failed_capture_is_told_in_one_line(gpu: FakeGpu, fake_bench: FakeBench) -> None:
+    def needs_host() -> None:
+        if gpu._recording is not None:
+            raise RuntimeError("CUDA error: not permitted\nFor debugging consider passing …")
+        gpu.run_us(40.0)
+
+    with pytest.raises(CaptureError, match=r"\(RuntimeError: CUDA error: not permitted\); use"):
+        fake_bench({"f": needs_host}, timer="cudagraph_proton")
 
 
 def test_a_reference_that_cannot_be_captured_is_its_own_error(

@@ -108,7 +108,11 @@ class FakeTorch:
     drawing_in_capture: bool = False
     serving: list[object] = field(default_factory=list)
     pools: int = 0
+    emptied: int = 0
     collecting: list[bool] = field(default_factory=list)
+
+    def empty(self) -> None:
+        self.emptied += 1
 
     def new_pool(self) -> tuple[int, int]:
         self.pools += 1
@@ -149,7 +153,7 @@ def fake_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     fake = FakeTorch()
     monkeypatch.setattr(torch.cuda, "CUDAGraph", fake.graph)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", fake.new_pool)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "empty_cache", fake.empty)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", fake.end_serving, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_releasePool", lambda *_: None, raising=False)
@@ -157,13 +161,15 @@ def fake_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     return fake
 
 
-def test_graphs_of_one_device_share_their_memory(
+def test_graphs_of_one_measurement_share_their_memory(
     monkeypatch: pytest.MonkeyPatch, fake_torch: FakeTorch
 ) -> None:
     device = device_with_l2(monkeypatch, 0)
-    graphs = [device.capture(lambda: None) for _ in range(3)]
+    pool = device.graph_pool()
+    graphs = [device.capture(lambda: None, pool) for _ in range(3)]
     assert len({id(graph) for graph in graphs}) == 3
     assert {cast("FakeCudaGraph", graph).pool for graph in graphs} == {(0, 1)}
+    assert fake_torch.emptied == 1
     assert fake_torch.collecting == [False] * 3
     assert gc.isenabled()
 
@@ -178,12 +184,12 @@ def test_after_an_invalid_capture_torch_is_as_it_was_before(
         raise ValueError("cudaErrorStreamCaptureUnsupported")
 
     with pytest.raises(RuntimeError, match="previous error during capture") as raised:
-        device.capture(body)
+        device.capture(body, device.graph_pool())
     assert isinstance(raised.value.__context__, ValueError)
     assert not fake_torch.drawing_in_capture
     assert not fake_torch.serving
     assert gc.isenabled()
-    assert cast("FakeCudaGraph", device.capture(lambda: None)).pool == (0, 2)
+    device.capture(lambda: None, device.graph_pool())
 
 
 def test_a_body_that_fails_in_python_alone_ends_its_capture_as_usual(
@@ -195,9 +201,8 @@ def test_a_body_that_fails_in_python_alone_ends_its_capture_as_usual(
         raise ValueError("no such block size")
 
     with pytest.raises(ValueError, match="no such block size"):
-        device.capture(body)
+        device.capture(body, device.graph_pool())
     assert not fake_torch.drawing_in_capture
-    assert cast("FakeCudaGraph", device.capture(lambda: None)).pool == (0, 1)
 
 
 def test_a_torch_that_does_not_come_back_asks_for_another_process(
@@ -209,4 +214,4 @@ def test_a_torch_that_does_not_come_back_asks_for_another_process(
         fake_torch.invalid = fake_torch.dead = True
 
     with pytest.raises(CaptureError, match=r"unspecified launch failure.*another process"):
-        device.capture(body)
+        device.capture(body, device.graph_pool())

@@ -194,7 +194,8 @@ def test_kernels_of_a_replayed_graph_belong_to_the_scopes_of_their_capture() -> 
         node(NAMES.launch(1), kernel("k", 700, count=10)),
     )
     found = attribute([node("ROOT", captured)], NAMES)
-    assert (found.scopes[1].total_ns, found.scopes[1].kernels) == (700, 10)
+    totals = found.scopes[1]
+    assert (totals.total_ns, totals.kernels, totals.replayed) == (700, 10, 10)
     assert found.elsewhere == ["flush"]
 
 

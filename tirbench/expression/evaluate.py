@@ -159,6 +159,8 @@ class _Evaluator:
             return scope.values[name]
         if name in CONSTANTS:
             return CONSTANTS[name]
+        if isinstance(scope.later.get(name), TensorRef):
+            return scope.later[name]  # a derived name that stands for a tensor is that tensor
         if name in scope.later:
             return self.within(residual(scope.later[name]), node)
         if name in scope.tensors:

@@ -63,7 +63,10 @@ class Device(Protocol):
     def side_stream(self) -> contextlib.AbstractContextManager[object]:
         """Make a stream current that is neither the default stream nor anyone else's."""
 
-    def capture(self, body: Closure) -> Graph:
+    def graph_pool(self) -> object:
+        """Memory for the graphs of one measurement; of no use once they are gone."""
+
+    def capture(self, body: Closure, pool: object) -> Graph:
         """Capture what `body` launches on the current stream, with garbage collection off.
 
         Whatever happens in `body`, the process can go on afterwards.
@@ -83,7 +86,6 @@ class CudaDevice:
         self.name: str = properties.name
         self.l2_bytes: int = getattr(properties, "L2_cache_size", 0)
         self._one: torch.Tensor | None = None
-        self._pool: object = None
 
     @property
     def is_hip(self) -> bool:
@@ -127,11 +129,21 @@ class CudaDevice:
             yield
         outer.wait_stream(side)
 
-    def capture(self, body: Closure) -> Graph:
-        """Capture what `body` launches on the current stream.
+    def graph_pool(self) -> object:
+        """Memory that graphs share for what their launches allocate, with as much of it free as can be.
 
-        All graphs of this object share the memory that their launches allocate: nothing of it is needed
-        after the launch, and a pool for each would multiply it.
+        Nothing of it is needed after the launch, and a pool for each of many small graphs would multiply
+        it. torch drops a pool with the last of its graphs. During a capture its allocator cannot give
+        back what it holds unused, so that is done here.
+        """
+        self.synchronize()
+        gc.collect()
+        torch.cuda.empty_cache()
+        pool: object = torch.cuda.graph_pool_handle()
+        return pool
+
+    def capture(self, body: Closure, pool: object) -> Graph:
+        """Capture what `body` launches on the current stream.
 
         The cyclic garbage collector is off meanwhile: the finaliser of a kernel would unload its module
         and make the capture invalid (as triton.testing of Triton 3.9).
@@ -141,7 +153,6 @@ class CudaDevice:
             CaptureError: torch could not be brought back to work after that.
         """
         graph: Any = torch.cuda.CUDAGraph()
-        pool = self._graph_pool()
         collecting = gc.isenabled()
         ended = False
         gc.disable()
@@ -156,7 +167,7 @@ class CudaDevice:
                 ended = True
         except Exception as error:
             if not ended:
-                self._recover(graph, error)
+                self._recover(graph, pool, error)
             raise
         finally:
             if collecting:
@@ -164,44 +175,31 @@ class CudaDevice:
         captured: Graph = graph
         return captured
 
-    def _graph_pool(self) -> object:
-        """The memory of this object's graphs; made once what is cached and not used has been given back.
-
-        The allocator cannot give memory back during a capture.
-        """
-        if self._pool is None:
-            self.synchronize()
-            gc.collect()
-            torch.cuda.empty_cache()
-            self._pool = torch.cuda.graph_pool_handle()
-        return self._pool
-
-    def _recover(self, graph: Any, error: Exception) -> None:
+    def _recover(self, graph: Any, pool: object, error: Exception) -> None:
         """Bring torch back to work after a capture that failed with `error`."""
         try:
-            self._abandon(graph)
-        except Exception as stuck:  # noqa: BLE001  # torch and CUDA may say anything here
+            self._abandon(graph, pool)
+        except Exception as stuck:  # noqa: BLE001 - torch and CUDA may say anything here
             raise CaptureError(
                 f"torch does not work any more after the failed capture ({stuck}): go on in another "
                 "process"
             ) from error
 
-    def _abandon(self, graph: Any) -> None:
+    def _abandon(self, graph: Any, pool: object) -> None:
         """Undo in torch what a capture has begun that CUDA has called invalid.
 
-        By then the stream is out of the capture, but torch 2.11 returns halfway through `capture_end`:
-        its generator stays in capture mode, where every later draw fails with "Offset increment
-        outside graph capture encountered unexpectedly", and its allocator goes on serving the
-        capture, where `torch.cuda.empty_cache` fails.
+        By then the stream is out of the capture, but torch 2.11 throws halfway through `capture_end`: its
+        generator stays in capture mode, where every later draw and every replay of a graph with draws
+        fails with "Offset increment outside graph capture encountered unexpectedly", and its
+        allocator goes on serving the capture and keeps the memory.
         """
         _UNENDED.append(graph)
-        pool, self._pool = self._pool, None
-        # No public function ends what `capture_begin` has begun in the allocator. Versions of torch that
-        # have ended it by themselves answer with an error.
+        # No public function ends what `capture_begin` has begun in the allocator. A version of torch that
+        # has ended it by itself answers with an error.
         for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
             with contextlib.suppress(RuntimeError, AttributeError):
                 getattr(torch._C, name)(self.index, pool)  # noqa: SLF001
-        # A capture that succeeds takes the generator out of its mode. A graph without nodes warns.
+        # A capture that succeeds takes the generator out of its mode. One without nodes would warn.
         self.fill_one()
         another: Any = torch.cuda.CUDAGraph()
         another.capture_begin()

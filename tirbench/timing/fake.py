@@ -10,6 +10,7 @@ Used by the tests of the timers; use it to test a timer of your own.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any, Literal
 
 from tirbench.timing.activity import GpuEvent, Kind
 from tirbench.timing.plan import Closure
-from tirbench.timing.proton import TIME
+from tirbench.timing.proton import CAPTURED_AT, TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,14 @@ class FakeGraph:
 
 
 @dataclass
+class FakePool:
+    """Memory of graphs: gone with the last of them."""
+
+    graphs: weakref.WeakSet[FakeGraph] = field(default_factory=weakref.WeakSet)
+    used: bool = False
+
+
+@dataclass
 class FakeGpu:
     """Streams, a host clock, events, graphs, and what profilers see of them.
 
@@ -112,8 +121,11 @@ class FakeGpu:
         return lambda: self.run(work)
 
     def run(self, work: Work, node: Node | None = None) -> None:
-        """Enqueue the activity, or record it while a graph is captured."""
-        if self._recording is not None:
+        """Enqueue the activity, or record it while a graph is captured.
+
+        Stream 0, as torch's default stream, has no part in a capture: what is launched there runs.
+        """
+        if self._recording is not None and work.stream != 0:
             self._recording.append(Node(graph=self._graphs, work=work, scopes=tuple(self.scopes)))
             return
         stream = self.stream if work.stream is None else work.stream
@@ -177,16 +189,25 @@ class FakeGpu:
         self._free_ns[outer] = max(self._free_ns[7], self._free_ns[outer])
         self.stream = outer
 
-    def capture(self, body: Closure) -> FakeGraph:
-        """Record what the body launches."""
+    def graph_pool(self) -> FakePool:
+        """A new pool."""
+        return FakePool()
+
+    def capture(self, body: Closure, pool: object) -> FakeGraph:
+        """Record what the body launches; like torch, only into a pool that its graphs have kept alive."""
+        if not isinstance(pool, FakePool) or (pool.used and not pool.graphs):
+            raise RuntimeError("use_count > 0 INTERNAL ASSERT FAILED")
         self.log.append("capture")
         self._graphs += 1
         self._recording = []
         try:
             body()
-            return FakeGraph(self, self._recording)
+            graph = FakeGraph(self, self._recording)
         finally:
             self._recording = None
+        pool.used = True
+        pool.graphs.add(graph)
+        return graph
 
     def fill_one(self) -> None:
         """A kernel of 1 µs."""
@@ -240,7 +261,7 @@ class FakeProton:
             path = done.scopes
             if done.node is not None:
                 launched_in = path if self.generation == "3.7" else latest[done.node.graph]
-                path = (*launched_in, "<captured_at>", *done.node.scopes)
+                path = (*launched_in, CAPTURED_AT, *done.node.scopes)
             node = root
             for name in (*path, done.work.name):
                 node = _child(node, name)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 TIME: Final = "time (ns)"
 
+# The frame between where a graph is launched and where its nodes were captured.
+CAPTURED_AT: Final = "<captured_at>"
+
 
 class ProtonSession(Protocol):
     """An open session that attributes kernels to scopes."""
@@ -99,10 +102,11 @@ def reads_from_memory(proton: Any) -> bool:
 
 @dataclass(slots=True)
 class ScopeTotals:
-    """What one scope (of one replay) ran: GPU time, kernels, and their names in order."""
+    """What one scope ran: GPU time, kernels, how many of them from a graph, and their names in order."""
 
     total_ns: int = 0
     kernels: int = 0
+    replayed: int = 0
     names: list[str] = field(default_factory=list)
 
 
@@ -146,8 +150,10 @@ def attribute(tree: list[dict[str, Any]], names: ScopeNames) -> Attribution:
             elsewhere.append(path[-1])
             continue
         totals = scopes.setdefault(launch, ScopeTotals())
+        kernels = int(metrics.get("count", 1))
         totals.total_ns += int(metrics[TIME])
-        totals.kernels += int(metrics.get("count", 1))
+        totals.kernels += kernels
+        totals.replayed += kernels if CAPTURED_AT in path else 0
         totals.names.append(path[-1])
     return Attribution(scopes, elsewhere)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tirbench.timing.device import Device, Graph
+    from tirbench.timing.plan import Closure
 
 # triton.testing.do_bench_cudagraph replays the graph ten times.
 REPLAYS: Final = 10
@@ -109,6 +110,7 @@ class CudagraphProtonTimer:
 
     def _capture(self, plan: Plan, session: ProtonSession, names: ScopeNames) -> list[Captured]:
         """A graph for every block of the plan, in order; the same one for equal blocks that merge."""
+        pool = self.device.graph_pool()
         captures: list[Captured] = []
         merged: dict[tuple[str, int], Captured] = {}
         first = 0
@@ -116,33 +118,22 @@ class CudagraphProtonTimer:
             key = (block.call.name, block.launches)
             captured = merged.get(key) if plan.merge_replays else None
             if captured is None:
-                graph = self._capture_one(block, first, session, names)
+                body = partial(_launch_scoped, block, first, session, names)
+                graph = self._capture_one(block.call.name, body, pool)
                 captured = merged[key] = Captured(block=block, graph=graph, first=first)
                 first += block.launches
             captures.append(captured)
         self.device.synchronize()
         return captures
 
-    def _capture_one(
-        self, block: Block, first: int, session: ProtonSession, names: ScopeNames
-    ) -> Graph:
-        def body() -> None:
-            for index in range(first, first + block.launches):
-                block.call.precede()
-                with session.scope(names.launch(index)):
-                    block.call.launch()
-
+    def _capture_one(self, name: str, body: Closure, pool: object) -> Graph:
         try:
-            return self.device.capture(body)
+            return self.device.capture(body, pool)
         except Exception as error:  # foreign code runs in the capture
             cause = root_cause(error)
             stuck = f". {error}" if isinstance(error, CaptureError) else ""
-            failure = CaptureError(
-                f"{block.call.name!r} cannot be captured into a CUDA graph "
-                f"({type(cause).__name__}: {cause}); use timer='proton'{stuck}"
-            )
-            failure.__cause__ = error
-            raise CallFailed(block.call.name, failure) from error
+            because = f"{type(cause).__name__}: {first_line(cause)}"
+            raise CallFailed(name, cannot_capture(name, because, stuck, error)) from error
 
     def _replay(self, plan: Plan, captures: list[Captured]) -> None:
         """Replay the graph of every block in the order of the plan."""
@@ -157,6 +148,13 @@ class CudagraphProtonTimer:
                 captured.replays += 1
 
 
+def _launch_scoped(block: Block, first: int, session: ProtonSession, names: ScopeNames) -> None:
+    for index in range(first, first + block.launches):
+        block.call.precede()
+        with session.scope(names.launch(index)):
+            block.call.launch()
+
+
 def _replay_once(graph: Graph, _: Call) -> None:
     graph.replay()
 
@@ -167,6 +165,7 @@ def to_records(attribution: Attribution, captures: list[Captured]) -> list[Recor
     owners = [
         captured.block.call.name for captured in graphs for _ in range(captured.block.launches)
     ]
+    require_all_captured(attribution, owners)
     require_all_attributed(attribution, owners)
     records = []
     for captured in graphs:
@@ -184,6 +183,38 @@ def to_records(attribution: Attribution, captures: list[Captured]) -> list[Recor
             kept = index >= captured.block.discarded
             records.append(record(name, totals, kept=kept, replays=captured.replays))
     return records
+
+
+def require_all_captured(attribution: Attribution, owners: list[str]) -> None:
+    """Insist that all kernels came from replays.
+
+    A kernel on a stream that has no part in the capture runs at once, while its launch is captured: its
+    time would be taken for that of the replay, in which it is missing.
+
+    Raises:
+        CallFailed: around a CaptureError.
+    """
+    for index, totals in attribution.scopes.items():
+        if totals.replayed != totals.kernels:
+            names = ", ".join(map(repr, totals.names))
+            because = f"it launches on a stream that has no part in the capture; seen: {names}"
+            raise CallFailed(owners[index], cannot_capture(owners[index], because))
+
+
+def cannot_capture(
+    name: str, because: str, stuck: str = "", cause: Exception | None = None
+) -> CaptureError:
+    """The error to raise for an implementation that cannot be captured, and which timer can time it."""
+    failure = CaptureError(
+        f"{name!r} cannot be captured into a CUDA graph ({because}); use timer='proton'{stuck}"
+    )
+    failure.__cause__ = cause
+    return failure
+
+
+def first_line(error: BaseException) -> str:
+    """What the error says; torch appends paragraphs on how to debug CUDA in general."""
+    return str(error).strip().partition("\n")[0]
 
 
 def root_cause(error: BaseException) -> BaseException:
