@@ -19,7 +19,8 @@ from tirbench.errors import TirbenchError
 
 if TYPE_CHECKING:
     from tirbench.model import Outcome, Row
-    from tirbench.pipeline import Options, Reading
+    from tirbench.pipeline import Options
+    from tirbench.reading import Reading
     from tirbench.store import KeptRun, Tree
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -211,13 +212,14 @@ def pin(
     """Accept a kept run into the baselines: RUN is an id below .tirbench/runs, or latest."""
     from tirbench import pipeline, store
     from tirbench.load import find_root
+    from tirbench.reading import read
     from tirbench.selection import Selection
 
     root = find_root(Path.cwd() / "pyproject.toml")
     kept = store.read_run(root, run_id)
     tree = store.Tree(commit=kept.run.commit, dirty=kept.run.dirty)
     store.require_committed(tree, allow_dirty=allow_dirty)
-    reading = pipeline.read(Selection(files=tuple(kept.workload_paths), select="all"))
+    reading = read(Selection(files=tuple(kept.workload_paths), select="all"))
     options = pipeline.Options(device=kept.run.machine.kind)
     asked = pipeline.PinOptions(allow_dirty=allow_dirty, accept=accept, reason=reason, prune=prune)
     _pin(reading, kept, asked, options, tree)
@@ -239,10 +241,10 @@ def schema() -> None:
 
 
 def _read(given: dict[str, Any], beside: frozenset[str] = frozenset()) -> Reading:
-    from tirbench import pipeline
+    from tirbench.reading import read
     from tirbench.selection import Selection
 
-    return pipeline.read(
+    return read(
         Selection(
             files=given["files"], keyword=given["keyword"], select=given["select"], beside=beside
         )

@@ -200,6 +200,22 @@ class TimerChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """Seconds that a stage may go on without a word; `None` leaves the default of `execute` in place.
+
+    The fields are the stages. Each is of one implementation (or of the whole case, where a stage is),
+    and says nothing about what is measured: a case that was ended has no number.
+    """
+
+    load: float | None = None
+    allocate: float | None = None
+    build: float | None = None
+    verify: float | None = None
+    time: float | None = None
+    reverify: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """When a change is a regression: the one threshold, and the reference whose ratio is pinned."""
 
@@ -245,6 +261,7 @@ class Workload:
     check: Check = Check()
     work: Work = Work()
     timer: TimerChoice = TimerChoice()
+    deadlines: Deadlines = Deadlines()
     gate: Gate = Gate()
     requires: Requirements = Requirements()
     ranks: Ranks | None = None
@@ -448,18 +465,33 @@ class CaseJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One harness to run in one worker: all cases of one workload that share a plan."""
+    """One harness to run in one worker: all cases of one workload that share a plan.
+
+    `deadlines` are those of the workload, with what the command line says instead.
+    """
 
     workload: str
     harness: str
     plan: Plan
     cases: tuple[CaseJob, ...]
+    deadlines: Deadlines = Deadlines()
 
 
 # --- As measured ----------------------------------------------------------------------------------
 
 Stage: TypeAlias = Literal["load", "allocate", "build", "verify", "time", "reverify"]
 """Where something failed. `allocate`: tensors; `reverify`: the check after timing."""
+
+Cause: TypeAlias = Literal[
+    "raised", "crashed", "hung", "out_of_memory", "interfered", "throttled", "unavailable"
+]
+"""Why something failed.
+
+`raised`: an exception, or an answer that is none. `crashed`: its process ended (`Failed.signal` says by
+which signal). `hung`: it passed the deadline of the stage. `out_of_memory`: of the device or the host.
+`interfered`, `throttled`: others used the device, or it slowed down for heat or power, in every repetition.
+`unavailable`: no worker, or the device stayed taken.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -561,6 +593,8 @@ class Timed:
     protocol: str = ""
     source: str = ""
     notes: tuple[str, ...] = ()
+    unit: str | None = None
+    """Salted short id of the unit it was measured on, where that may not be the run's (`--gpus`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -588,7 +622,7 @@ class Failed:
 
     `reason` is one line (`ImportError: no module named deep_gemm`); `place` is the line of the TOML
     that asked for it (`workloads/x.toml:12`); a reference that fails is a BASELINE_ERROR and no fault of
-    the workload.
+    the workload. `signal` is the name of the signal that ended a process (`SIGSEGV`), where one did.
     """
 
     row: Row
@@ -596,6 +630,8 @@ class Failed:
     reason: str
     detail: str = ""
     place: str = ""
+    cause: Cause = "raised"
+    signal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from tirbench import digest, selection, store
+from tirbench import digest, store
 from tirbench.diagnostics import locate
-from tirbench.errors import InputError, UsageError
+from tirbench.errors import UsageError
 from tirbench.expand import expand
-from tirbench.load import find_root, load_all
 from tirbench.model import (
-    Case,
     CaseJob,
     Failed,
     Harness,
@@ -29,15 +27,14 @@ from tirbench.model import (
     Run,
     Timed,
     TimerName,
-    Workload,
     Wrong,
 )
 from tirbench.plan import Ask, plan, rows_of
-from tirbench.selection import Chosen, Selection
+from tirbench.reading import Reading
+from tirbench.selection import Chosen
 from tirbench.store.files import write
 
 if TYPE_CHECKING:
-    from tirbench.diagnostics import Diagnostic
     from tirbench.execute import Workers
     from tirbench.execute.events import Event, Reported
 
@@ -49,15 +46,6 @@ COPY: Final = "copy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What the files say: what was chosen of those that are right, and what is wrong with the others."""
-
-    chosen: tuple[Chosen, ...]
-    problems: tuple[Diagnostic, ...]
-    root: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How a run is made."""
 
@@ -66,36 +54,6 @@ class Options:
     placements: int = 5
     rounds: int = 2
     time: bool = True
-
-
-def read(asked: Selection) -> Reading:
-    """Load → expand → select: every file is read, also where others are wrong.
-
-    Raises:
-        UsageError: a file, glob, list or keyword names nothing, or files of two projects are mixed.
-    """
-    files = {path.absolute(): globs for path, globs in selection.paths(asked).items()}
-    roots = {find_root(path) for path in files}
-    if len(roots) != 1:
-        raise UsageError("name at least one workload, and workloads of one project only")
-    root = roots.pop()
-    workloads, found = load_all(files, root)
-    problems = list(found)
-    expanded = [
-        (workload, cases, files[root / workload.source.path])
-        for workload in workloads
-        if (cases := _cases(workload, problems)) is not None
-    ]
-    return Reading(chosen=selection.choose(expanded, asked), problems=tuple(problems), root=root)
-
-
-def _cases(workload: Workload, problems: list[Diagnostic]) -> tuple[Case, ...] | None:
-    """The cases of a workload; `None` where it does not expand, with what is wrong noted."""
-    try:
-        return expand(workload)
-    except InputError as error:
-        problems.extend(error.diagnostics)  # type: ignore[arg-type]
-        return None
 
 
 def compile_(reading: Reading, out: Path) -> list[Path]:

@@ -309,7 +309,7 @@ def test_a_compiled_program_refuses_what_it_does_not_have(
     message: str,
 ) -> None:
     path = project.root / "build" / "double.py"
-    reading = pipeline.read(Selection(files=(str(project.root / "workloads"),), select="smoke"))
+    reading = read(Selection(files=(str(project.root / "workloads"),), select="smoke"))
     pipeline.compile_(reading, path.parent)
     with pytest.raises(SystemExit) as ended:
         standalone.main(open_program(path), ("--device", "cpu", *arguments))  # type: ignore[arg-type]

@@ -116,7 +116,7 @@ def test_a_file_that_could_not_be_read_comes_before_every_outcome(outcomes: list
 
 
 def test_workloads_that_do_not_expand_are_problems_beside_those_that_do(folder: Path) -> None:
-    reading = pipeline.read(Selection(files=(".",)))
+    reading = read(Selection(files=(".",)))
     assert [chosen.workload.name for chosen in reading.chosen] == ["copy", "move"]
     assert {problem.file for problem in reading.problems} == {"bad.toml"}
     assert reading.root == folder
@@ -125,12 +125,12 @@ def test_workloads_that_do_not_expand_are_problems_beside_those_that_do(folder: 
 def test_nothing_named_is_an_error(folder: Path) -> None:
     assert folder.is_dir()
     with pytest.raises(UsageError, match="name at least one workload"):
-        pipeline.read(Selection(files=()))
+        read(Selection(files=()))
 
 
 def test_a_reading_is_cut_down_to_rows(folder: Path) -> None:
     assert folder.is_dir()
-    reading = pipeline.read(Selection(files=("copy.toml", "move.toml")))
+    reading = read(Selection(files=("copy.toml", "move.toml")))
     kept = pipeline.only(reading, [row("reference", "theirs")])
     assert [
         found.key for chosen in kept.chosen for case in chosen.cases for found in rows_of(case)
@@ -143,7 +143,7 @@ def test_a_reading_is_cut_down_to_rows(folder: Path) -> None:
 
 @pytest.fixture
 def finisher(folder: Path) -> pipeline.Finisher:
-    reading = pipeline.read(Selection(files=("copy.toml",)))
+    reading = read(Selection(files=("copy.toml",)))
     options = pipeline.Options(device="cpu", placements=1, rounds=1)
     return pipeline.Finisher(reading.chosen, options, folder, MACHINE)
 

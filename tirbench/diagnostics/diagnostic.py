@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from tirbench.diagnostics.codes import CODES
-from tirbench.diagnostics.positions import Position, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tirbench.diagnostics.positions import Position
     from tirbench.model import Path
 
 MAX_SHOWN: Final = 20
@@ -148,7 +148,9 @@ class Problems:
         span: tuple[int, int] | None,
     ) -> Diagnostic:
         """The diagnostic of a found problem."""
-        where = locate(self.text, path) if path else _START
+        from tirbench.diagnostics.positions import locate  # nothing to place in a file that is right
+
+        where = locate(self.text, path)
         text = _line(self.text, where.line)
         if at == "key":
             column, length = where.key_column, where.key_length
@@ -165,9 +167,6 @@ class Problems:
             length=length,
             text=text if path else "",
         )
-
-
-_START: Final = Position(line=1, column=1, length=1, key_column=1, key_length=1)
 
 
 def shown(diagnostics: Iterable[Diagnostic]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Final
 
 from tirbench.errors import UsageError
@@ -32,6 +31,8 @@ def plug_ins() -> Mapping[str, Kind]:
     Raises:
         UsageError: one cannot be loaded, is no `Kind`, or has a name that is taken.
     """
+    from importlib.metadata import entry_points  # 20 ms, so only for a kind that is not built in
+
     found: dict[str, Kind] = {}
     for entry in entry_points(group=GROUP):
         if entry.name in found or entry.name in BUILTIN:
