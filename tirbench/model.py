@@ -200,7 +200,7 @@ class TimerChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deadlines:
+class DeadlineChoice:
     """Seconds that a stage may go on without a word; `None` leaves the default of `execute` in place.
 
     The fields are the stages. Each is of one implementation (or of the whole case, where a stage is),
@@ -261,7 +261,7 @@ class Workload:
     check: Check = Check()
     work: Work = Work()
     timer: TimerChoice = TimerChoice()
-    deadlines: Deadlines = Deadlines()
+    deadlines: DeadlineChoice = DeadlineChoice()
     gate: Gate = Gate()
     requires: Requirements = Requirements()
     ranks: Ranks | None = None
@@ -474,7 +474,7 @@ class Job:
     harness: str
     plan: Plan
     cases: tuple[CaseJob, ...]
-    deadlines: Deadlines = Deadlines()
+    deadlines: DeadlineChoice = DeadlineChoice()
 
 
 # --- As measured ----------------------------------------------------------------------------------

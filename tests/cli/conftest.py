@@ -172,6 +172,7 @@ class Project:
             "OMP_NUM_THREADS": "1",
             "COLUMNS": "200",
             "HEAVY": str(self.root / "heavy"),
+            "TIRBENCH_LOCK_DIR": str(self.root / ".tirbench"),  # no other run on this machine is waited for
         }
         return subprocess.Popen(
             [sys.executable, *program, *arguments],
@@ -187,8 +188,11 @@ class Project:
         """Run it to its end."""
         heavy = self.root / "heavy"
         heavy.unlink(missing_ok=True)
-        process = self.start(*arguments, program=program)
-        out, err = process.communicate(timeout=120)
+        with self.start(*arguments, program=program) as process:
+            try:
+                out, err = process.communicate(timeout=120)
+            finally:
+                process.kill()
         found = heavy.read_text() if heavy.exists() else ""
         return Done(process.returncode, out, err, found)
 

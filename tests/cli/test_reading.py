@@ -229,11 +229,10 @@ def test_a_pipe_that_is_closed_early_is_no_error(project: Project) -> None:
     sizes = str([*range(1, 3000)])
     head = HEAD.replace("[64, 1048576]", sizes).replace('"n1048576"', '"n*"').replace("n64", "n1")
     project.write("many", head + OURS + TORCH)
-    process = project.start("list", "workloads/many.toml")
-    assert process.stdout is not None
-    assert process.stdout.readline().split() == ["many/n1", "[cpu,", "default,", "smoke]"]
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == ""
-    process.stderr.close()
-    assert process.wait(timeout=60) == 0
+    with project.start("list", "workloads/many.toml") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().split() == ["many/n1", "[cpu,", "default,", "smoke]"]
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0

@@ -13,6 +13,7 @@ import pytest
 
 from tirbench import pipeline, standalone
 from tirbench.harness import open_program
+from tirbench.reading import read
 from tirbench.selection import Selection
 from tirbench.store import read_run
 
@@ -250,12 +251,15 @@ def test_a_wrong_kernel_is_exit_1_and_stands_beside_its_line(project: Project) -
 
 def test_a_run_that_is_interrupted_keeps_what_it_has_finished(project: Project) -> None:
     project.write("slow", HEAD + OURS + implementation("endless", "kernels/ops.py:endless"))
-    process = project.start("exec", "workloads/double.toml", "workloads/slow.toml", *QUICK)
-    assert process.stderr is not None
-    first = process.stderr.readline()
-    assert "double/n64" in first
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    files = ("workloads/double.toml", "workloads/slow.toml")
+    with project.start("exec", *files, *QUICK) as process:
+        try:
+            assert process.stderr is not None
+            assert "double/n64" in process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert out == ""
     assert err.lstrip("\n") == "interrupted; what was finished is kept\n"

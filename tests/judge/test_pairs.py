@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tirbench.judge.pairs import estimate, midmean_us, read_worker, row_tau_squared, tau_squared
+from tirbench.judge.pairs import estimate, read_worker, row_tau_squared, tau_squared
 from tirbench.judge.rule import TAU_FLOOR
 from tirbench.model import PairEvidence, PairQuad, PairReading, PairWorker, Row
-from tirbench.timing import midmean
 
 TIMES = st.floats(0.5, 1e5)
 BLOCKS = st.lists(TIMES, min_size=1, max_size=9).map(tuple)
@@ -34,11 +33,6 @@ def evidence(*workers: tuple[float, ...], quad_sd: float = 0.01, quads: int = 40
             for k, value in enumerate(values)
         ),
     )
-
-
-@given(BLOCKS)
-def test_the_midmean_of_a_sub_block_is_the_one_of_bench(block: tuple[float, ...]) -> None:
-    assert midmean_us(block) == pytest.approx(midmean(block), rel=1e-12)
 
 
 def test_a_quad_cancels_drift_that_is_linear_in_it() -> None:

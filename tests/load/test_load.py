@@ -12,7 +12,7 @@ import pytest
 from tirbench.errors import InputError
 from tirbench.expression import Expression
 from tirbench.load import find_root, load, load_all
-from tirbench.model import Workload
+from tirbench.model import DeadlineChoice, Workload
 from tirbench.values import Dtype
 
 EXAMPLES = sorted(path.stem for path in (Path(__file__).parent / "examples").glob("*.toml"))
@@ -142,3 +142,9 @@ def test_checking_files_imports_nothing_heavy(example_project: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_deadlines_are_seconds_by_stage(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL + "\n[deadlines]\ntime = 2.5\nbuild = 1200\n")
+    assert load(path).deadlines == DeadlineChoice(build=1200, time=2.5)

@@ -104,6 +104,7 @@ def test_the_keys_of_a_table_are_the_fields_of_its_type(
     ("table", "kind"),
     [
         ("timer", model.TimerChoice),
+        ("deadlines", model.DeadlineChoice),
         ("gate", model.Gate),
         ("work", model.Work),
         ("ranks", model.Ranks),

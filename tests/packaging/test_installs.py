@@ -85,8 +85,8 @@ def install(environment: Path, what: Path, *flags: str) -> None:
     """Install one thing and nothing that it depends on; no index is asked."""
     alone = ("--no-index", "--no-deps", "--no-build-isolation", "--ignore-installed")
     command(
-        *(sys.executable, "-m", "pip", "--python", environment, "install", "-q"),
-        *(*alone, *flags, what),
+        *(sys.executable, "-m", "pip", "--python", str(environment), "install", "-q"),
+        *(*alone, *flags, str(what)),
         cwd=environment,
     )
 

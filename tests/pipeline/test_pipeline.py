@@ -27,6 +27,7 @@ from tirbench.model import (
     Wrong,
 )
 from tirbench.plan import rows_of
+from tirbench.reading import read
 from tirbench.selection import Selection
 
 TEXT = """\

@@ -158,7 +158,8 @@ def written(value: Any, shuffle: Callable[[list[Any]], None], key: str = "") -> 
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
-        return '"' + "".join(f"\\U{ord(c):08X}" if c in '"\\' or not c.isprintable() else c for c in value) + '"'  # fmt: skip
+        safe = (c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08X}" for c in value)
+        return f'"{"".join(safe)}"'
     if isinstance(value, list):
         return f"[{', '.join(written(item, shuffle, key) for item in value)}]"
     keys = list(value)
@@ -185,7 +186,7 @@ def test_the_order_of_keys_changes_nothing_but_line_numbers(name: str, rendered:
     expected = without_places(rendered(name))
     try:
         for seed in range(3):
-            shuffled = as_toml(document, random.Random(seed).shuffle)
+            shuffled = as_toml(document, random.Random(seed).shuffle)  # noqa: S311 - an order
             assert without_places(rendered(name, shuffled)) == expected
     finally:
         rendered(name, text)
@@ -335,7 +336,8 @@ def test_builders_are_not_named_like_tensors(rendered: Rendered) -> None:
 
 def test_more_tensors_than_a_line_holds_are_unpacked_in_parentheses(rendered: Rendered) -> None:
     document = hostile("plain", "plain")
-    more = {f"a_rather_long_name_{n}": {"shape": [1], "dtype": "int8", "init": "zeros"} for n in range(9)}  # fmt: skip
+    tensor = {"shape": [1], "dtype": "int8", "init": "zeros"}
+    more = {f"a_rather_long_name_{n}": tensor for n in range(9)}
     document["tensors"] |= more
     document["kernels"]["ours"]["args"] = ["x", "y", [*more]]
     program = rendered("hostile", as_toml(document)).text

@@ -104,7 +104,7 @@ def test_a_file_named_twice_is_read_once_with_both_globs() -> None:
 
 
 @pytest.mark.parametrize("name", ["workloads/cpoy.toml", "workload", "workloads/*.tml", "w*/z*"])
-def test_what_names_no_file_is_an_error(folder: Path, name: str) -> None:
+def test_what_names_no_file_is_an_error(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         named(name)
     assert str(caught.value) == f"{name}: no such workload file, folder or glob"

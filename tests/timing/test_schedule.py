@@ -140,7 +140,7 @@ def test_groups_hold_every_name_once(durations_us: dict[str, float]) -> None:
 
 @pytest.mark.parametrize(
     ("launch_us", "calls"),
-    [(0.0, 720), (1.9, 720), (2.1, 720), (2.3, 320), (10, 320), (12, 48), (1999, 24), (9e5, 8)],
+    [(0.0, 600), (1.9, 600), (2.1, 600), (2.3, 480), (10, 480), (12, 48), (1999, 24), (9e5, 8)],
 )
 def test_the_table_gives_calls_by_duration_and_the_larger_number_near_a_border(
     launch_us: float, calls: int
@@ -165,7 +165,7 @@ def test_a_short_kernel_is_not_taken_for_a_longer_one_because_of_events(
     gpu.event_answers_ms = [0.1, *[0.0046] * 5, 0.1, *[0.004] * 5]
     result = fake_bench({"f": gpu.kernel(1.6)}, timer="proton", calls="auto")
     assert result["benchmark_protocol"]["estimates_us"]["f"] == [pytest.approx(1.6)]
-    assert result["benchmark_protocol"]["repeat_counts"]["f"] == [720]
+    assert result["benchmark_protocol"]["repeat_counts"]["f"] == [600]
 
 
 def test_a_two_microsecond_kernel_does_not_flush_for_seconds(
@@ -273,5 +273,5 @@ def test_a_blocked_burst_rests_between_calls(gpu: FakeGpu, fake_bench: FakeBench
 def test_auto_fills_its_last_sub_block(gpu: FakeGpu, fake_bench: FakeBench) -> None:
     funcs = {"a": gpu.kernel(5.0), "b": gpu.kernel(5.0)}
     result = fake_bench(funcs, timer="event", calls="auto", order="interleaved", rounds=3)
-    per_round = -(-320 // 3)
+    per_round = -(-480 // 3)
     assert result["benchmark_protocol"]["repeat_counts"]["a"] == [-(-per_round // 4) * 4] * 3

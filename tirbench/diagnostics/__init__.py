@@ -1,8 +1,13 @@
 """What is wrong with a file, where, and what to do about it.
 
 `Problems` collects; `Diagnostic` is one placed problem; `locate` and `locations` find paths of a TOML
-document in its text.
+document in its text. The scanner behind them is imported when there is something to place: of a file that
+is right nobody asks.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from tirbench.diagnostics.codes import CODES
 from tirbench.diagnostics.diagnostic import (
@@ -13,14 +18,16 @@ from tirbench.diagnostics.diagnostic import (
     did_you_mean,
     shown,
 )
-from tirbench.diagnostics.positions import (
-    Newer,
-    Position,
-    line_and_column,
-    locate,
-    locations,
-    newer_syntax,
-)
+
+if TYPE_CHECKING:
+    from tirbench.diagnostics.positions import (
+        Newer,
+        Position,
+        line_and_column,
+        locate,
+        locations,
+        newer_syntax,
+    )
 
 __all__ = [
     "CODES",
@@ -37,3 +44,12 @@ __all__ = [
     "newer_syntax",
     "shown",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What `positions` defines."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tirbench.diagnostics import positions
+
+    return getattr(positions, name)

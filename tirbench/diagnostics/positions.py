@@ -72,7 +72,7 @@ def locate(text: str, path: Path) -> Position:
     What a default or a table of another file put there has no place of its own; the answer is then its
     table, and at last the first line.
     """
-    found = locations(text)
+    found = locations(text) if path else {}
     for length in range(len(path), 0, -1):
         position = found.get(path[:length])
         if position is not None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tirbench import codec
-from tirbench.execute import blame, logs
-from tirbench.execute.blame import Announced, Judged
+from tirbench.execute import blame, logs, processes
+from tirbench.execute.blame import Announced, Fault, Judged
 from tirbench.execute.events import Event, Reported, RowDone, StageStarted
 from tirbench.model import CaseJob, Failed, Outcome, Timed, Verified
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tirbench.execute.deadlines import Deadlines
-    from tirbench.execute.telemetry import Watch
+    from tirbench.execute.telemetry import Disturbance, Watch
     from tirbench.model import Row
 
 TICK_S: Final = 1.0
@@ -59,21 +59,18 @@ class Ending:
     Attributes:
         judged: which rows fail and which run again; empty after a good end.
         at: what was announced last.
-        reason: one line, for the rows that fail; empty after a good end.
-        detail: the end of the log, or the traceback.
+        fault: why rows fail; `None` after a good end.
         replace: why the worker must not be used again; `None` if it may.
+        disturbed: rows whose times were taken while something disturbed the device, not answered.
+        disturbance: what did.
     """
 
     judged: Judged
     at: Announced
-    reason: str = ""
-    detail: str = ""
+    fault: Fault | None = None
     replace: str | None = None
-
-    @property
-    def words(self) -> tuple[str, str]:
-        """`reason` and `detail`."""
-        return self.reason, self.detail
+    disturbed: tuple[Row, ...] = ()
+    disturbance: Disturbance | None = None
 
 
 class Attempt:
@@ -116,6 +113,9 @@ class Attempt:
         self._timing = False
         self._jointly_timed = False
         self._suspect: str | None = None
+        self._disturbed: list[Row] = []
+        self._disturbance: Disturbance | None = None
+        self._memory_kills = processes.memory_kills()
         self._at = Announced(stage="load", since_s=limits.clock())
         self._done = False
 
@@ -132,12 +132,14 @@ class Attempt:
             if messages:
                 continue
             if self._worker.exit_status is not None:
-                self._end("crashed", blame.words_of_crash(self._worker))
+                killed = processes.memory_kills() > self._memory_kills
+                self._end("crashed", blame.crash(self._worker, self._tail(), out_of_memory=killed))
             logs.bound(log)
             if not self._done and self._left_s() <= 0:
                 self._worker.abort(self._limits.deadlines.grace_s)
                 stage = self._at.stage
-                self._end("hung", blame.words_of_hang(stage, self._limits.deadlines.of(stage)))
+                seconds = self._limits.deadlines.of(stage)
+                self._end("hung", blame.hang(stage, seconds, self._tail()))
 
     def _left_s(self) -> float:
         """Seconds until the deadline of the stage."""
@@ -152,7 +154,8 @@ class Attempt:
         elif kind == "outcome":
             yield from self._answer(message)
         elif kind == "raised":
-            self._end("raised", message["reason"], message["detail"])
+            detail = message["detail"] or self._tail()
+            self._end("raised", blame.raised(message["reason"], detail))
         elif kind == "case_done":
             yield from self._finish(message["damage"])
         else:
@@ -177,7 +180,8 @@ class Attempt:
         try:
             outcome: Outcome = codec.load(Outcome, message["outcome"])
         except codec.CodecError as error:
-            self._end("raised", f"the harness gave an answer that cannot be read: {error}")
+            reason = f"the harness gave an answer that cannot be read: {error}"
+            self._end("raised", Fault(reason=reason, detail=self._tail()))
             return
         row = outcome.row
         if self._open.get(row.implementation) != row:
@@ -188,6 +192,10 @@ class Attempt:
             self._close(again, replace="an error of the GPU that may be another row's")
             return
         del self._open[row.implementation]
+        if isinstance(outcome, Timed) and (disturbance := self._watch.disturbance()):
+            self._disturbed.append(row)
+            self._disturbance = disturbance
+            return  # a time that something disturbed is nobody's: it is taken again
         if isinstance(outcome, Timed):
             outcome = replace(outcome, notes=outcome.notes + self._notes + self._watch.notes())
         elif isinstance(outcome, Verified):
@@ -215,12 +223,15 @@ class Attempt:
             yield Reported(workload=self._workload, case=self._job.case, data=data)
         self._close(Judged(), replace=", ".join(damage) or self._suspect)
 
-    def _end(self, end: blame.End, reason: str, detail: str = "") -> None:
+    def _tail(self) -> str:
+        """The end of the log."""
+        return logs.tail(self._limits.log)
+
+    def _end(self, end: blame.End, fault: Fault) -> None:
         """End badly: decide who answers for it."""
-        log = logs.tail(self._limits.log)
         unanswered = tuple(self._open.values())
         if not unanswered:  # it happened while the case was put away
-            self._close(Judged(), replace=reason)
+            self._close(Judged(), replace=fault.reason)
             return
         judged = blame.judge(
             end,
@@ -229,23 +240,26 @@ class Attempt:
             progress=len(unanswered) < len(self._job.rows),
             innocent=self._used and not self._announced,
         )
-        self._close(judged, reason=reason, detail=detail or log, replace=reason)
+        self._close(judged, fault=fault, replace=fault.reason)
 
-    def _close(
-        self, judged: Judged, *, replace: str | None, reason: str = "", detail: str = ""
-    ) -> None:
+    def _close(self, judged: Judged, *, replace: str | None, fault: Fault | None = None) -> None:
         """Note how it ended."""
         self._watch.pause()
         logs.bound(self._limits.log)
         self.ending = Ending(
-            judged=judged, at=self._at, reason=reason, detail=detail, replace=replace
+            judged=judged,
+            at=self._at,
+            fault=fault,
+            replace=replace,
+            disturbed=tuple(self._disturbed),
+            disturbance=self._disturbance,
         )
         self._done = True
 
 
 def open_program(
     worker: WorkerLike, message: dict[str, Any], limits: Limits
-) -> tuple[str, str] | None:
+) -> Fault | None:
     """Let a fresh worker open its harness.
 
     Args:
@@ -254,7 +268,7 @@ def open_program(
         limits: deadlines, clock and log.
 
     Returns:
-        `None`, or a reason in one line and its detail; the worker is then of no more use.
+        `None`, or what is wrong; the worker is then of no more use.
     """
     end = limits.clock() + limits.deadlines.load_s
     worker.send({"do": "open", "log": str(limits.log), **message})
@@ -263,9 +277,9 @@ def open_program(
             if answer.get("event") == "opened":
                 return None
             if answer.get("event") == "raised":
-                return answer["reason"], answer["detail"]
+                return blame.raised(answer["reason"], answer["detail"])
         if worker.exit_status is not None:
-            return blame.words_of_crash(worker), logs.tail(limits.log)
+            return blame.crash(worker, logs.tail(limits.log))
         if limits.clock() >= end:
             worker.abort(limits.deadlines.grace_s)
-            return blame.words_of_hang("load", limits.deadlines.load_s), logs.tail(limits.log)
+            return blame.hang("load", limits.deadlines.load_s, logs.tail(limits.log))

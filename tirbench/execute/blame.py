@@ -7,12 +7,12 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from tirbench.execute.processes import signal_name
+from tirbench.execute import processes
 from tirbench.model import Failed, Wrong
 
 if TYPE_CHECKING:
     from tirbench.execute.attempt import WorkerLike
-    from tirbench.model import Outcome, Row, Stage
+    from tirbench.model import Cause, Outcome, Row, Stage
 
 STICKY: Final = re.compile(
     r"illegal memory access|illegal address|illegal instruction|misaligned address|"
@@ -23,7 +23,24 @@ STICKY: Final = re.compile(
 )
 """Errors after which a CUDA context answers every call with the same error, whoever made the call."""
 
+OUT_OF_MEMORY: Final = re.compile(
+    r"^(\w+\.)*\w*(OutOfMemory|MemoryError)|out of memory|bad_alloc|cannot allocate memory|"
+    r"can't allocate memory|not enough memory",
+    re.IGNORECASE,
+)
+"""What Python, torch, CUDA, the C++ library and the system call it when there is no memory left."""
+
 End: TypeAlias = Literal["crashed", "hung", "raised"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Why rows fail: in a line, with what was printed last, and as a word that programs read."""
+
+    reason: str
+    detail: str = ""
+    cause: Cause = "raised"
+    signal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,23 +89,45 @@ def judge(
     return Judged(guilty=unanswered)
 
 
-def words_of_crash(worker: WorkerLike) -> str:
-    """`crashed: SIGSEGV` and the other ways in which a process ends without an answer."""
+def crash(worker: WorkerLike, detail: str, *, out_of_memory: bool = False) -> Fault:
+    """`crashed: SIGSEGV` and the other ways in which a process ends without an answer.
+
+    Args:
+        worker: which has ended.
+        detail: the end of its log.
+        out_of_memory: the system killed a process for its memory while this one lived.
+    """
     status = worker.exit_status
     if worker.lost:
-        return (
+        reason = (
             "crashed: it closed its connection to tirbench, or the server of the workers was killed"
         )
+        return Fault(reason=reason, detail=detail, cause="crashed")
     if status is None or status >= 0:
-        return f"crashed: the process exited with status {status} and without a result"
+        reason = f"crashed: the process exited with status {status} and without a result"
+        return Fault(reason=reason, detail=detail, cause="crashed")
+    name = processes.signal_name(-status)
     if status == -signal.SIGKILL:
-        return "crashed: SIGKILL, not by tirbench (the system may be out of memory)"
-    return f"crashed: {signal_name(-status)}"
+        if out_of_memory:
+            reason = "out of memory: killed by the system (SIGKILL), which had no memory left"
+            return Fault(
+                reason=reason, detail=detail, cause="out_of_memory", signal=name
+            )
+        reason = "crashed: SIGKILL, not by tirbench (the system may be out of memory)"
+        return Fault(reason=reason, detail=detail, cause="crashed", signal=name)
+    return Fault(reason=f"crashed: {name}", detail=detail, cause="crashed", signal=name)
 
 
-def words_of_hang(stage: Stage, seconds: float) -> str:
+def hang(stage: Stage, seconds: float, detail: str) -> Fault:
     """`hung: no progress in 60 s in stage verify`."""
-    return f"hung: no progress in {seconds:g} s in stage {stage}"
+    reason = f"hung: no progress in {seconds:g} s in stage {stage}"
+    return Fault(reason=reason, detail=detail, cause="hung")
+
+
+def raised(reason: str, detail: str) -> Fault:
+    """An exception, told apart from the one that says that memory ran out."""
+    cause: Cause = "out_of_memory" if OUT_OF_MEMORY.search(reason) else "raised"
+    return Fault(reason=reason, detail=detail, cause=cause)
 
 
 def is_sticky(outcome: Outcome) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tirbench.model import Stage
+    from tirbench.model import DeadlineChoice, Stage
 
 GRACE_S: Final = 5.0
 """Between the deadline, when a worker is asked to die, and the killing of its process group."""
@@ -44,3 +44,12 @@ class Deadlines:
         """The deadline of a stage in seconds."""
         seconds: float = getattr(self, f"{stage}_s")
         return seconds
+
+    def overridden(self, choice: DeadlineChoice) -> Deadlines:
+        """These deadlines with what a workload or the command line says of some stages."""
+        chosen = {
+            f"{stage.name}_s": float(seconds)
+            for stage in fields(choice)
+            if (seconds := getattr(choice, stage.name)) is not None
+        }
+        return replace(self, **chosen)

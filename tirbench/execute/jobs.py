@@ -2,7 +2,8 @@
 
 The parent holds the deadlines, decides who is to blame, and never gives another row to a worker that
 misbehaved. It comes to an end because every attempt at a case answers a row, blames one, goes on in a
-fresh worker instead of a used one, or turns from running the rows together to running each alone.
+fresh worker instead of a used one, turns from running the rows together to running each alone, or is one
+of the few repetitions of times that something disturbed.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from tirbench import codec
 from tirbench.errors import MeasurementError
 from tirbench.execute import logs
 from tirbench.execute.attempt import Attempt, Ending, Limits, WorkerLike, open_program
+from tirbench.execute.blame import Fault
 from tirbench.execute.deadlines import Deadlines
 from tirbench.execute.events import CaseDone, Event, RowDone, WorkerReplaced
 from tirbench.execute.lock import DeviceLock
 from tirbench.execute.machine import lock_name
 from tirbench.execute.pool import Workers
-from tirbench.execute.telemetry import Watch, watch_device
+from tirbench.execute.telemetry import Disturbance, Watch, watch_device
 from tirbench.model import CaseJob, Failed, Job, Row, Stage
 
 if TYPE_CHECKING:
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OPENER: Final = "tirbench.harness:open_program"
+
+REPETITIONS: Final = 2
+"""How often times that something disturbed are taken again before their rows fail."""
+
+REST_S: Final = 2.0
+"""Before that: a device that slowed down needs a moment, and so does whoever else uses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +53,7 @@ class Surroundings:
         watch: who looks after the device of a job while a worker (its process id) measures.
         deadlines: how long each stage may take.
         clock: seconds, monotonic.
+        sleep: waits for seconds.
         opener: `module:function` that opens a harness in the worker.
     """
 
@@ -54,6 +63,7 @@ class Surroundings:
     watch: Callable[[Job, int], Watch] = watch_device
     deadlines: Deadlines = field(default_factory=Deadlines)
     clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
     opener: str = OPENER
 
 
@@ -129,18 +139,21 @@ def execute_in(surroundings: Surroundings, jobs: Sequence[Job]) -> Generator[Eve
 
 
 class _Try(NamedTuple):
-    """Rows of a case that are to run in one worker, and what their good outcomes are to say of it."""
+    """Rows of a case that are to run in one worker, and what their good outcomes are to say of it.
+
+    `repeats` counts the times that were taken before and discarded.
+    """
 
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    repeats: int = 0
 
 
-class _Fault(NamedTuple):
-    """Why rows fail."""
+class _Hopeless(NamedTuple):
+    """Why no more case of a job can run."""
 
     stage: Stage
-    reason: str
-    detail: str = ""
+    fault: Fault
 
 
 class _JobRun:
@@ -152,7 +165,7 @@ class _JobRun:
         self._worker: WorkerLike | None = None
         self._watch: Watch | None = None
         self._used = False
-        self._hopeless: _Fault | None = None
+        self._hopeless: _Hopeless | None = None
 
     def events(self) -> Generator[Event, None, None]:
         """Run all cases, each while holding its lock."""
@@ -163,7 +176,7 @@ class _JobRun:
                         try:
                             held.enter_context(self._in.lock(self._job, case_job))
                         except MeasurementError as error:
-                            self._hopeless = _Fault("allocate", str(error))
+                            self._hopeless = _Hopeless("allocate", _unavailable(error))
                     if case_job.rows:
                         yield from self._case(case_job)
         finally:
@@ -173,26 +186,35 @@ class _JobRun:
         """Run one case to its end, in as many workers as it takes."""
         start = self._in.clock()
         log = logs.log_path(self._in.log_dir, self._job.workload, case_job.case)
-        limits = Limits(deadlines=self._in.deadlines, clock=self._in.clock, log=log)
+        deadlines = self._in.deadlines.overridden(self._job.deadlines)
+        limits = Limits(deadlines=deadlines, clock=self._in.clock, log=log)
         todo = deque([_Try(case_job.rows)])
         while todo:
-            rows, notes = todo.popleft()
+            turn = todo.popleft()
             if (ready := self._ready(limits)) is None:
-                yield from _failures(rows, self._hopeless or _Fault("load", "no worker"))
+                stage, fault = self._hopeless or _Hopeless("load", Fault(reason="no worker"))
+                yield from _failures(turn.rows, stage, fault)
                 continue
             worker, watch = ready
-            part = replace(case_job, rows=rows)
-            attempt = Attempt(worker, part, limits, watch, used=self._used, notes=notes)
+            part = replace(case_job, rows=turn.rows)
+            attempt = Attempt(worker, part, limits, watch, used=self._used, notes=turn.notes)
             self._used = True
             yield from attempt.events()
             ending = attempt.ending
-            yield from _failures(ending.judged.guilty, _Fault(ending.at.stage, *ending.words))
+            if ending.fault is not None:
+                yield from _failures(ending.judged.guilty, ending.at.stage, ending.fault)
             if ending.replace is not None:
                 self._end_worker()
                 yield WorkerReplaced(
                     workload=self._job.workload, case=case_job.case, reason=ending.replace
                 )
-            todo.extend(_tries(ending, notes))
+            todo.extend(_tries(ending, turn))
+            if ending.disturbance is not None:
+                if turn.repeats < REPETITIONS:
+                    self._in.sleep(REST_S)
+                else:
+                    fault = _disturbed(ending.disturbance, turn.repeats + 1)
+                    yield from _failures(ending.disturbed, "time", fault)
         yield CaseDone(
             workload=self._job.workload,
             case=case_job.case,
@@ -206,8 +228,7 @@ class _JobRun:
             try:
                 self._worker = self._in.start_worker(self._job)
             except MeasurementError as error:
-                reason, _, detail = str(error).partition("\n")
-                self._hopeless = _Fault("load", reason.rstrip(":"), detail)
+                self._hopeless = _Hopeless("load", _unavailable(error))
                 return None
             self._used = False
             self._watch = self._in.watch(self._job, self._worker.pid)
@@ -217,7 +238,7 @@ class _JobRun:
                 "plan": codec.dump(self._job.plan),
             }
             if (refusal := open_program(self._worker, message, limits)) is not None:
-                self._hopeless = _Fault("load", *refusal)
+                self._hopeless = _Hopeless("load", refusal)
                 self._end_worker()
         if self._worker is None or self._watch is None:
             return None
@@ -233,22 +254,47 @@ class _JobRun:
             worker.kill()
 
 
-def _failures(rows: tuple[Row, ...], fault: _Fault) -> Iterator[Event]:
+def _failures(rows: tuple[Row, ...], stage: Stage, fault: Fault) -> Iterator[Event]:
     """The same failure for each of these rows."""
-    stage, reason, detail = fault
     for row in rows:
-        yield RowDone(outcome=Failed(row=row, stage=stage, reason=reason, detail=detail))
+        yield RowDone(
+            outcome=Failed(
+                row=row,
+                stage=stage,
+                reason=fault.reason,
+                detail=fault.detail,
+                cause=fault.cause,
+                signal=fault.signal,
+            )
+        )
 
 
-def _tries(ending: Ending, notes: tuple[str, ...]) -> Iterator[_Try]:
+def _unavailable(error: MeasurementError) -> Fault:
+    """There is no worker, or no device."""
+    reason, _, detail = str(error).partition("\n")
+    return Fault(reason=reason.rstrip(":"), detail=detail, cause="unavailable")
+
+
+def _disturbed(disturbance: Disturbance, times: int) -> Fault:
+    """Times were taken often enough, and disturbed every time."""
+    reason = f"{disturbance.words}, in each of {times} measurements"
+    return Fault(reason=reason, cause=disturbance.cause)
+
+
+def _tries(ending: Ending, turn: _Try) -> Iterator[_Try]:
     """The attempts that an ending asks for."""
     judged = ending.judged
-    if not judged.again:
-        return
-    culprits = ", ".join(row.implementation for row in judged.guilty)
-    what = f"{culprits} {ending.reason}" if culprits else ending.replace
-    if judged.alone:
-        note = f"run alone in a fresh worker ({what})"
-        yield from (_Try((row,), (*notes, note)) for row in judged.again)
-    else:
-        yield _Try(judged.again, (*notes, f"run in a fresh worker ({what})"))
+    if judged.again:
+        culprits = ", ".join(row.implementation for row in judged.guilty)
+        reason = "" if ending.fault is None else ending.fault.reason
+        what = f"{culprits} {reason}" if culprits else ending.replace
+        if judged.alone:
+            note = f"run alone in a fresh worker ({what})"
+            for row in judged.again:
+                yield turn._replace(rows=(row,), notes=(*turn.notes, note))
+        else:
+            note = f"run in a fresh worker ({what})"
+            yield turn._replace(rows=judged.again, notes=(*turn.notes, note))
+    if ending.disturbance is not None and turn.repeats < REPETITIONS:
+        note = f"measured again ({ending.disturbance.words})"
+        yield _Try(ending.disturbed, (*turn.notes, note), turn.repeats + 1)

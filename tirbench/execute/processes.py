@@ -90,6 +90,16 @@ def scheduled_ns(pid: int) -> tuple[int, int]:
     return ran, waited
 
 
+def memory_kills() -> int:
+    """How often this system has killed a process because memory ran out; 0 where it does not tell."""
+    with suppress(OSError, ValueError):
+        for line in (PROC / "vmstat").read_text().splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return 0
+
+
 def command_of(pid: int) -> str:
     """The command line of a process; empty for a zombie, a kernel thread or one that is gone."""
     with suppress(OSError):

@@ -1,7 +1,7 @@
 """What the device went through while times were taken: clocks, power, heat, slowdown, other processes.
 
 Optional: without NVML there is nothing to say, and the run goes on. What is read becomes a note on the
-row; nothing here changes a number.
+row, or the reason to take its times again; nothing here changes a number.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from tirbench.execute import nvml, processes
 from tirbench.execute.nvml import NvmlMissing
@@ -26,6 +26,10 @@ PERIOD_S: Final = 0.1
 CPU_WAIT_NOTED: Final = 0.1
 """From this share of its time spent waiting for a CPU a row says so."""
 
+DISTURBED_SHARE: Final = 0.1
+"""From this share of the samples on, what they show has spoiled the times. NVML reports a slowdown for a
+moment at a change of clocks too (nvml.h, `nvmlClocksEventReasonHwPowerBrakeSlowdown`)."""
+
 SLOWDOWNS: Final = {
     # nvml.h, nvmlClocksEventReason…; a power cap (0x4) is a regime and not among them.
     0x08: "hardware slowdown",
@@ -33,6 +37,14 @@ SLOWDOWNS: Final = {
     0x40: "thermal slowdown",
     0x80: "power brake",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """Why times say nothing of the kernel: a word that programs read, and a phrase."""
+
+    cause: Literal["interfered", "throttled"]
+    words: str
 
 
 class Watch(Protocol):
@@ -43,6 +55,9 @@ class Watch(Protocol):
 
     def notes(self) -> tuple[str, ...]:
         """What a row measured since then must say."""
+
+    def disturbance(self) -> Disturbance | None:
+        """What has spoiled the times taken since then, if anything."""
 
     def facts(self) -> dict[str, Any]:
         """What was seen since then, for the record; empty if nothing."""
@@ -61,6 +76,7 @@ class Sample:
     Attributes:
         slowdowns: names from `SLOWDOWNS` that were active.
         foreign: how many processes other than ours had a context on it; `None`: cannot be told.
+        busy: how many of these computed; an idle context disturbs nobody.
     """
 
     sm_mhz: int | None = None
@@ -69,6 +85,7 @@ class Sample:
     temperature_c: int | None = None
     slowdowns: frozenset[str] = frozenset()
     foreign: int | None = None
+    busy: int | None = None
 
 
 class NoWatch:
@@ -80,6 +97,10 @@ class NoWatch:
     def notes(self) -> tuple[str, ...]:
         """Nothing is known."""
         return ()
+
+    def disturbance(self) -> Disturbance | None:
+        """Nothing is known."""
+        return None
 
     def facts(self) -> dict[str, Any]:
         """Nothing was seen."""
@@ -118,6 +139,10 @@ class CpuWatch:
         if share is None or share < CPU_WAIT_NOTED:
             return ()
         return (f"waited {share:.0%} of its time for a CPU",)
+
+    def disturbance(self) -> Disturbance | None:
+        """Nothing that a repetition would mend: who shares the CPU now shares it then, and the row says so."""
+        return None
 
     def facts(self) -> dict[str, Any]:
         """The share of the time that was spent waiting."""
@@ -158,9 +183,12 @@ class GpuReader:
         self._own = own
         self._ours: frozenset[int] = frozenset()
         self._before = self._processes() or frozenset()
+        self._seen_us = 0
+        self._busy()  # what was before now is nobody's disturbance
 
     def sample(self) -> Sample:
         """Look now."""
+        foreign, busy = self._foreign(), self._busy()
         power = self._ask("nvmlDeviceGetPowerUsage")
         reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
         if reasons is None:  # the name until driver 535
@@ -171,19 +199,31 @@ class GpuReader:
             power_w=None if power is None else power / 1000,
             temperature_c=self._ask("nvmlDeviceGetTemperature", self._nvml.NVML_TEMPERATURE_GPU),
             slowdowns=frozenset(name for bit, name in SLOWDOWNS.items() if (reasons or 0) & bit),
-            foreign=self._foreign(),
+            foreign=None if foreign is None else len(foreign),
+            busy=None if foreign is None or busy is None else len(foreign & busy),
         )
 
-    def _foreign(self) -> int | None:
-        """How many processes on the GPU are not ours."""
+    def _foreign(self) -> frozenset[int] | None:
+        """The processes on the GPU that are not ours."""
         now = self._processes()
         if now is None:
             return None
         if not now <= self._ours:  # looking through all processes costs, so only for a new one
             self._ours = self._own()
         if now & self._ours:
-            return len(now - self._ours)
-        return len(now & self._before)
+            return now - self._ours
+        return now & self._before
+
+    def _busy(self) -> frozenset[int] | None:
+        """The processes that kept multiprocessors busy since the last look."""
+        try:
+            used = nvml.read(
+                self._nvml, "nvmlDeviceGetProcessUtilization", self._handle, self._seen_us
+            )
+        except NvmlMissing:  # also where nothing ran since then
+            return None
+        self._seen_us = max([self._seen_us, *(one.timeStamp for one in used)])
+        return frozenset(one.pid for one in used if one.smUtil > 0)
 
     def _processes(self) -> frozenset[int] | None:
         """Process ids with a compute context, as NVML numbers them."""
@@ -233,6 +273,10 @@ class Sampler:
         """Slowdowns and foreign processes seen since `begin`."""
         return notes_of(tuple(self._samples))
 
+    def disturbance(self) -> Disturbance | None:
+        """Slowdown or foreign work in more than a moment since `begin`."""
+        return disturbance_of(tuple(self._samples))
+
     def facts(self) -> dict[str, Any]:
         """Lowest, median and highest value of everything seen since `begin`."""
         return facts_of(tuple(self._samples))
@@ -269,6 +313,21 @@ def notes_of(samples: tuple[Sample, ...]) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def disturbance_of(samples: tuple[Sample, ...]) -> Disturbance | None:
+    """What spoiled the times in a tenth of the samples or more; foreign work before slowdown."""
+    least = DISTURBED_SHARE * len(samples)
+    busy = [sample.busy for sample in samples if sample.busy]
+    if busy and len(busy) >= least:
+        return Disturbance(
+            cause="interfered", words=f"a foreign process computed on the GPU ({max(busy)})"
+        )
+    slowed = [name for sample in samples for name in sorted(sample.slowdowns)]
+    for name in sorted(set(slowed)):
+        if slowed.count(name) >= least:
+            return Disturbance(cause="throttled", words=f"{name} while timed")
+    return None
+
+
 def facts_of(samples: tuple[Sample, ...]) -> dict[str, Any]:
     """Lowest, median and highest of each quantity, by its name with its unit."""
     facts: dict[str, Any] = {}
@@ -281,6 +340,8 @@ def facts_of(samples: tuple[Sample, ...]) -> dict[str, Any]:
         facts["slowdowns"] = sorted({name for sample in samples for name in sample.slowdowns})
         known = [sample.foreign for sample in samples if sample.foreign is not None]
         facts["foreign"] = max(known) if known else None
+        busy = [sample.busy for sample in samples if sample.busy is not None]
+        facts["busy"] = max(busy) if busy else None
     return facts
 
 

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tirbench import codec, tensors
 from tirbench.errors import UsageError
@@ -257,6 +257,7 @@ class CaseRun:
                 reason=f"{type(error).__name__}: {message[0]}" if message else type(error).__name__,
                 detail="".join(traceback.format_exception(error)),
                 place=place,
+                cause="out_of_memory" if _ran_out_of_memory(error) else "raised",
             )
         )
 
@@ -264,6 +265,18 @@ class CaseRun:
         """Answer every pending row with the same error."""
         for name in list(self.pending):
             self.fail(name, stage, error, blame)
+
+
+OUT_OF_MEMORY: Final = ("out of memory", "OUT_OF_MEMORY", "bad_alloc", "can't allocate memory")
+"""How CUDA, the C++ library and torch's CPU allocator say it, where the type of the error does not."""
+
+
+def _ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the device or the host had no memory left."""
+    import torch
+
+    kinds = (MemoryError, torch.cuda.OutOfMemoryError)
+    return isinstance(error, kinds) or any(words in str(error) for words in OUT_OF_MEMORY)
 
 
 def _untrusted(case: Case, declared: Declared) -> str | None:

@@ -14,6 +14,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tirbench.averages import midmean
 from tirbench.judge.rule import OUTLYING_Z, OWN_SPREAD, SCREEN_Z, TAU_FLOOR
 from tirbench.model import PairEstimate, PairReading
 
@@ -51,23 +52,14 @@ def log_ratio(quad: PairQuad) -> float:
 
 
 def midmean_us(block: Block) -> float:
-    """The interquartile mean of the calls of a sub-block, as `tirbench.timing.midmean`.
-
-    That one stands in a package that imports torch, which the command line never does.
+    """The interquartile mean of the calls of a sub-block.
 
     Raises:
         ValueError: no calls, or one that is not positive and finite.
     """
     if not block or not all(0 < call < math.inf for call in block):
         raise ValueError(f"{len(block)} calls, not all of them positive and finite")
-    ordered = sorted(block)
-    cut = len(ordered) / 4
-    inside = (
-        max(0.0, min(index + 1, len(ordered) - cut) - max(index, cut))
-        for index in range(len(ordered))
-    )
-    weighed = math.fsum(part * call for part, call in zip(inside, ordered, strict=True))
-    return min(max(weighed / (len(ordered) - 2 * cut), ordered[0]), ordered[-1])
+    return midmean(block)
 
 
 def tau_squared(pairs: Iterable[PairEvidence], *, own_spread: bool = OWN_SPREAD) -> float:

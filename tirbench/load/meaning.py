@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.load.cases import check_cases
@@ -39,6 +40,7 @@ def check_meaning(workload: Workload, document: dict[str, Any], problems: Proble
     check_checks(workload, problems)
     _check_derive(workload, problems)
     _check_timer(workload, problems)
+    _check_deadlines(workload, problems)
 
 
 def _check_derive(workload: Workload, problems: Problems) -> None:
@@ -70,3 +72,11 @@ def _check_timer(workload: Workload, problems: Problems) -> None:
         value = getattr(workload.timer, key)
         if value is not None and not 0 <= value < float("inf"):
             problems.add("TB014", ("timer", key), f"must be finite, got {value}")
+
+
+def _check_deadlines(workload: Workload, problems: Problems) -> None:
+    """Deadlines are finite: what nobody ends is not left alone overnight."""
+    for stage in fields(workload.deadlines):
+        seconds = getattr(workload.deadlines, stage.name)
+        if seconds is not None and not 0 < seconds < float("inf"):
+            problems.add("TB014", ("deadlines", stage.name), f"must be finite, got {seconds}")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tirbench.diagnostics import line_and_column, newer_syntax
+from tirbench import diagnostics
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -62,7 +62,7 @@ def read_text(path: Path, problems: Problems) -> str | None:
         text = data.decode()
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
-        line, column = line_and_column(before, len(before))
+        line, column = diagnostics.line_and_column(before, len(before))
         problems.add_at(
             "TB002",
             f"not UTF-8: byte 0x{data[error.start]:02x}",
@@ -79,7 +79,7 @@ def parse(text: str, problems: Problems) -> dict[str, Any] | None:
     """The document of a TOML 1.0 text, or `None` after noting why it is not one."""
     control = _CONTROL.search(text)
     if control is not None:
-        line, column = line_and_column(text, control.start())
+        line, column = diagnostics.line_and_column(text, control.start())
         problems.add_at(
             "TB002", f"control character U+{ord(control[0][0]):04X}", line=line, column=column
         )
@@ -149,9 +149,9 @@ def _lenient_parser() -> bool:
 
 def _note_newer_syntax(text: str, problems: Problems) -> bool:
     """Note what only TOML 1.1 accepts; whether there is any."""
-    found = newer_syntax(text)
+    found = diagnostics.newer_syntax(text)
     for newer in found:
-        line, column = line_and_column(text, newer.offset)
+        line, column = diagnostics.line_and_column(text, newer.offset)
         problems.add_at(
             "TB004",
             f"{newer.message} is TOML 1.1; workloads are TOML 1.0",
@@ -170,14 +170,14 @@ def _note_syntax(text: str, error: Exception, problems: Problems) -> None:
         return
     digits = _DIGITS.search(text)
     if digits is not None and not isinstance(error, tomllib.TOMLDecodeError):
-        line, column = line_and_column(text, digits.start())
+        line, column = diagnostics.line_and_column(text, digits.start())
         problems.add_at(
             "TB003", "not TOML: a number with too many digits", line=line, column=column
         )
         return
     message = str(error)
     match = _PLACE.search(message)
-    line, column = line_and_column(text, len(text.rstrip()))
+    line, column = diagnostics.line_and_column(text, len(text.rstrip()))
     if match and match[1]:
         line, column = int(match[1]), int(match[2])
     plain = _PLACE.sub("", message)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tirbench.diagnostics import shown
-from tirbench.report import github, text
+from tirbench.report import text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,5 +34,7 @@ def render(problems: Sequence[Diagnostic], form: str, *, workloads: int, cases: 
     if form == "markdown":
         return f"```\n{body}\n```\n\n{summary}\n" if problems else f"{summary}\n"
     if form == "github":
+        from tirbench.report import github
+
         return "".join(f"{line}\n" for line in github.annotate_problems(problems)) + f"{summary}\n"
     return f"{body}\n\n{summary}\n" if problems else f"{summary}\n"

@@ -306,13 +306,22 @@ def _placed(cls: type[Tensors], recipe: _Recipe, arena: Arena, placement: int) -
             block, places = arena.lay_out(sizes, placement, memory=kind)
             for name, offset in places.offsets.items():
                 owned = recipe.storages[name]
-                bases[name] = owned.over(block[offset : offset + owned.nbytes])
+                bases[name] = owned.over(_unrelated(block[offset : offset + owned.nbytes]))
                 guards[name] = guard.guard(name, owned, block, offset)
     for name, one in recipe.specs.items():
         if one.temporary and one.view is None:
             bases[name] = recipe.private(name)
     tensors = spec.views(recipe.specs, bases)
     return cls(recipe, tensors, guards, arena.nbytes)
+
+
+def _unrelated(memory: torch.Tensor) -> torch.Tensor:
+    """The same memory as a tensor with a storage of its own.
+
+    Slices of one storage look like aliases of each other: torch.compile (2.11) refuses to mutate two of
+    different dtypes, and would otherwise compile code for inputs that overlap.
+    """
+    return torch.from_dlpack(memory) if memory.numel() else memory
 
 
 def _copy(tensor: torch.Tensor, into: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,7 @@
 """
 
 from tirbench.timing.api import bench
-from tirbench.timing.averages import midmean
+from tirbench.averages import midmean
 from tirbench.timing.context import DistributedBenchContext
 
 __all__ = ["DistributedBenchContext", "bench", "midmean"]

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import torch
 
 from tirbench.timing.api import bench
-from tirbench.timing.averages import midmean
+from tirbench.averages import midmean
 from tirbench.timing.plan import Closure
 
 Multiply: TypeAlias = Callable[[torch.Tensor, torch.Tensor], object]
