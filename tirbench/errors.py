@@ -41,6 +41,10 @@ class MeasurementError(TirbenchError):
     exit_code = 3
 
 
+class StorageError(MeasurementError):
+    """What was measured cannot be written down: the disk is full, or gone. What was written stays."""
+
+
 class TimerError(MeasurementError, RuntimeError):
     """A timer could not produce a number it can stand for; no other timer's number takes its place."""
 

@@ -190,6 +190,15 @@ def test_an_inout_tensor_is_restored_before_every_timed_call(tmp_path: Path) -> 
     assert isinstance(outcome, Timed), outcome
 
 
+def test_a_compiled_closure_writes_the_tensors_of_its_own_placement(tmp_path: Path) -> None:
+    builder = (
+        "\n    @case.kernel('closure')  # w.toml:40\n    def kernel_closure():\n"
+        "        return case.compile(lambda: y.copy_(x * 2), mode='default')\n"
+    )
+    outcome = Ran(tmp_path, builder, time=True).outcomes["closure"]
+    assert isinstance(outcome, Timed), outcome
+
+
 def test_an_oracle_that_raises_fails_every_row_once(tmp_path: Path) -> None:
     tail = TAIL.replace("return x * 2", "raise ValueError('no such mode')")
     outcomes = Ran(tmp_path, GOOD, implementation("other", "pass"), tail=tail).outcomes

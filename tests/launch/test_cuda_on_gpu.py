@@ -98,5 +98,5 @@ def test_arguments_that_do_not_fit_the_parameters_are_refused() -> None:
     norm = Norm(1, 256, torch.float16)
     with pytest.raises(UsageError, match="takes 7 arguments, got 5"):
         norm.bind(norm.sizes[0])
-    with pytest.raises(UsageError, match="argument 5 of .* has 4 bytes, got 8"):
+    with pytest.raises(UsageError, match=r"argument 5 of .* has 4 bytes, got 8"):
         norm.bind(CScalar("int64", 1), *norm.sizes[1:])

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -123,8 +123,8 @@ class TestFound:
 
     @staticmethod
     def entries(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
-        found = [EntryPoint(name, value, launch.GROUP) for name, value in values.items()]
-        monkeypatch.setattr(launch, "entry_points", lambda **_: found)
+        found = [metadata.EntryPoint(name, value, launch.GROUP) for name, value in values.items()]
+        monkeypatch.setattr(metadata, "entry_points", lambda **_: found)
 
     def test_a_name_of_a_built_in_kind_is_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.entries(monkeypatch, triton="other.triton:KIND")

@@ -10,6 +10,7 @@ from tirbench.expand.binder import Report
 from tirbench.expand.case import Plan, Unbound, bind_case
 from tirbench.expand.checks import DEFAULT_RTOL
 from tirbench.expand.order import derivation_order
+from tirbench.expand.parts import Parts
 from tirbench.expand.points import (
     FIELD,
     MAX_CASES,
@@ -23,7 +24,7 @@ from tirbench.expand.points import (
 from tirbench.expand.tensors import Memo
 
 if TYPE_CHECKING:
-    from tirbench.model import Case, Path, Workload
+    from tirbench.model import Case, Function, Path, Workload
 
 __all__ = ["DEFAULT_RTOL", "MAX_CASES", "count", "expand"]
 
@@ -62,11 +63,24 @@ def _plan(workload: Workload) -> Plan:
         template=workload.id or default_template(bound_names(workload)),
         derived=derivation_order(workload),
         selections=selections(workload),
-        makers={name: init for init in workload.inits for name in init.returns if name != "_"},
+        makers=_makers(workload),
         memo={},
         tensors=Memo(workload),
+        parts=Parts(workload),
         skips_hit=set(),
     )
+
+
+def _makers(workload: Workload) -> dict[str, list[Function]]:
+    """By tensor the functions that compute it or, through a view, part of it."""
+    made = {name: init for init in workload.inits for name in init.returns if name != "_"}
+    found: dict[str, list[Function]] = {}
+    for tensor in workload.tensors:
+        if tensor.name in made:
+            found.setdefault(tensor.name, []).insert(0, made[tensor.name])
+            if tensor.view is not None:
+                found.setdefault(tensor.view, []).append(made[tensor.name])
+    return found
 
 
 def _bind_all(plan: Plan, report: Report) -> list[Case]:

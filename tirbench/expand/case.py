@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tirbench.expand.binder import Binder, Report, tensors_in
 from tirbench.expand.checks import bind_check, bind_gate, bind_work
 from tirbench.expand.launches import bind_implementation, tensors_of
-from tirbench.expand.points import case_id, matches
+from tirbench.expand.parts import Parts
+from tirbench.expand.points import Globs, case_id
 from tirbench.expand.tensors import Layouts, Memo, used_by
 from tirbench.expression import (
     Expression,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         BoundFunction,
         BoundTensor,
         Function,
+        Implementation,
         Path,
         Workload,
     )
@@ -44,16 +47,18 @@ class Plan:
     """What all cases of a workload share.
 
     `derived` is in an order in which each name comes after those it reads; `skips_hit` collects the
-    indices of the skips that some case met; `memo` and `tensors` what earlier cases found out.
+    indices of the skips that some case met; `memo`, `tensors` and `parts` what earlier cases found out;
+    `makers` the functions that compute a tensor or, through a view, part of it.
     """
 
     workload: Workload
     template: str
     derived: tuple[tuple[str, Argument], ...]
-    selections: dict[str, tuple[str, ...]]
-    makers: dict[str, Function]
+    selections: dict[str, Globs]
+    makers: dict[str, list[Function]]
     memo: dict[tuple[object, ...], Value]
     tensors: Memo
+    parts: Parts
     skips_hit: set[int]
 
 
@@ -98,7 +103,7 @@ def _derive(
     """Resolve the derived names; those without a value are only an error if the case is not skipped."""
     broken: dict[str, tuple[ExpressionError, Argument]] = {}
     for name, argument in plan.derived:
-        if _reads(argument) & broken.keys():
+        if broken and _reads(argument) & broken.keys():
             continue
         try:
             bound = bind(argument, scope, _DERIVED)
@@ -156,7 +161,7 @@ def _skips(
     whole: str | None = None
     partly: dict[str, str] = {}
     for index, skip in enumerate(plan.workload.skips):
-        if _reads(skip.when) & broken.keys():
+        if broken and _reads(skip.when) & broken.keys():
             continue
         if not _holds(skip.when, (*skip.path, "when"), binder):
             continue
@@ -204,15 +209,23 @@ def _bind(
         Unbound: something has no value.
     """
     workload = plan.workload
-    implementations = tuple(
-        bind_implementation(item, workload.requires, partly.get(item.name), binder)
-        for item in (*workload.kernels, *workload.references)
-    )
-    check = bind_check(workload, layouts, binder)
-    work = bind_work(workload.work, binder)
+    parts = plan.parts
+    implementations: list[BoundImplementation] = []
+    used: dict[str, None] = {}
+    for item in (*workload.kernels, *workload.references):
+        skipped = partly.get(item.name)
+        implementation, needed = parts.get(
+            item.path, binder, partial(_implementation, item, workload, skipped, binder), skipped
+        )
+        implementations.append(implementation)
+        used.update(needed)
+    check, needed = parts.get(("check",), binder, partial(_check, workload, layouts, binder))
+    used.update(needed)
+    work, needed = parts.get(("work",), binder, partial(_work, workload, binder))
+    used.update(needed)
     slower_than = bind_gate(workload, binder)
     world_size, prepare = _ranks(workload, binder)
-    used = _used(implementations, check, work, prepare)
+    used.update(tensors_in(prepare))
     tensors, inits = _tensors(plan, used, layouts, binder)
     if binder.failed:
         raise Unbound
@@ -222,7 +235,7 @@ def _bind(
         values=point,
         tensors=tensors,
         inits=inits,
-        implementations=implementations,
+        implementations=tuple(implementations),
         check=check,
         work=work,
         slower_than=slower_than,
@@ -255,23 +268,32 @@ def _skipped_case(plan: Plan, identity: str, point: Point, reason: str) -> Case:
     )
 
 
-def _used(
-    implementations: tuple[BoundImplementation, ...],
-    check: BoundCheck,
-    work: BoundWork,
-    prepare: BoundFunction | None,
-) -> dict[str, None]:
-    """The tensors that something in the case names."""
-    used: dict[str, None] = {}
-    for implementation in implementations:
-        used.update(tensors_of(implementation))
-    used.update(tensors_in(check.oracle, check.grad_seed, work.flops, work.bytes, prepare))
+def _implementation(
+    item: Implementation, workload: Workload, skipped: str | None, binder: Binder
+) -> tuple[BoundImplementation, dict[str, None]]:
+    """An implementation and the tensors that it names."""
+    bound = bind_implementation(item, workload.requires, skipped, binder)
+    return bound, tensors_of(bound)
+
+
+def _check(
+    workload: Workload, layouts: Layouts, binder: Binder
+) -> tuple[BoundCheck, dict[str, None]]:
+    """What the case is held against, and the tensors that it names."""
+    check = bind_check(workload, layouts, binder)
+    used = tensors_in(check.oracle, check.grad_seed)
     used.update(dict.fromkeys(check.grad))
     for output in check.outputs:
         regions = (output.tensor, output.rows, output.lengths, output.mask)
         used.update(dict.fromkeys(name for name in regions if name is not None))
         used.update(tensors_in(output.through))
-    return used
+    return check, used
+
+
+def _work(workload: Workload, binder: Binder) -> tuple[BoundWork, dict[str, None]]:
+    """The least work, and the tensors whose contents it reads."""
+    work = bind_work(workload.work, binder)
+    return work, tensors_in(work.flops, work.bytes)
 
 
 def _tensors(
@@ -282,7 +304,7 @@ def _tensors(
     What is used is followed to what it needs: bases, initialisers' tensors, functions and their inputs.
     """
     bound: dict[str, BoundTensor] = {}
-    calls: dict[str, BoundFunction] = {}
+    calls: dict[Path, BoundFunction] = {}
     waiting = [name for name in used if name in layouts.tensors]
     while waiting:
         name = waiting.pop()
@@ -290,21 +312,15 @@ def _tensors(
             continue
         tensor = bound[name] = layouts.bound(name)
         waiting.extend(used_by(tensor))
-        for maker in _makers_of(tensor.name, plan):
-            if str(maker.path) not in calls:
-                call = binder.function(maker)
+        for maker in plan.makers.get(name, ()):
+            if maker.path not in calls:
+                call = plan.parts.get(maker.path, binder, partial(binder.function, maker))
                 assert call is not None  # noqa: S101 - a function is given
-                calls[str(maker.path)] = call
+                calls[maker.path] = call
                 waiting.extend(tensors_in(call))
                 waiting.extend(name for name in maker.returns if name != "_")
-    inits = tuple(calls[str(init.path)] for init in plan.workload.inits if str(init.path) in calls)
+    inits = tuple(calls[init.path] for init in plan.workload.inits if init.path in calls)
     return tuple(bound[t.name] for t in plan.workload.tensors if t.name in bound), inits
-
-
-def _makers_of(name: str, plan: Plan) -> list[Function]:
-    """The functions that compute a tensor or, through a view, part of it."""
-    shown = [other.name for other in plan.workload.tensors if other.view == name]
-    return [plan.makers[each] for each in (name, *shown) if each in plan.makers]
 
 
 def _ranks(workload: Workload, binder: Binder) -> tuple[int | None, BoundFunction | None]:
@@ -319,11 +335,7 @@ def _ranks(workload: Workload, binder: Binder) -> tuple[int | None, BoundFunctio
 
 def _selected_by(plan: Plan, identity: str) -> frozenset[str]:
     """The names of the selections that the case belongs to."""
-    return frozenset(
-        name
-        for name, globs in plan.selections.items()
-        if any(matches(identity, glob) for glob in globs)
-    )
+    return frozenset([name for name, globs in plan.selections.items() if globs.match(identity)])
 
 
 def _describe_point(point: Point) -> str:

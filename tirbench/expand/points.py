@@ -89,18 +89,40 @@ def id_text(value: Value) -> str:
             return repr(value)
 
 
-def selections(workload: Workload) -> dict[str, tuple[str, ...]]:
+class Globs:
+    """The globs of one selection, as one look at an id."""
+
+    def __init__(self, globs: tuple[str, ...]) -> None:
+        self.all = "*" in globs
+        self.ids = frozenset(glob for glob in globs if not _is_pattern(glob))
+        patterns = [translate(glob) for glob in globs if _is_pattern(glob) and not self.all]
+        self.pattern = re.compile("|".join(patterns)) if patterns else None
+
+    def match(self, identity: str) -> bool:
+        """Whether a case id matches one of them, case by case."""
+        if self.all or identity in self.ids:
+            return True
+        return self.pattern is not None and self.pattern.match(identity) is not None
+
+
+def selections(workload: Workload) -> dict[str, Globs]:
     """All named selections with `default`, `smoke` and `cpu` filled in."""
     chosen = dict(workload.select)
     chosen.setdefault("default", ("*",))
     chosen.setdefault("smoke", ())
     chosen.setdefault("cpu", chosen["smoke"])
-    return chosen
+    return {name: Globs(globs) for name, globs in chosen.items()}
 
 
 def matches(identity: str, glob: str) -> bool:
     """Whether a case id matches a glob, case by case."""
+    if not _is_pattern(glob):
+        return identity == glob
     return _pattern(glob).match(identity) is not None
+
+
+def _is_pattern(glob: str) -> bool:
+    return any(sign in glob for sign in "*?[")
 
 
 @lru_cache(maxsize=1 << 12)

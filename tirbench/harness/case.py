@@ -98,7 +98,7 @@ class Shared:
     """
 
     arena: Arena
-    compiled: dict[tuple[str, str, str], Callable[..., Any]] = field(default_factory=dict)
+    compiled: dict[tuple[Callable[..., Any], str], Callable[..., Any]] = field(default_factory=dict)
     executables: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     tuned: dict[tuple[str, str], Any] = field(default_factory=dict)
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -286,12 +286,12 @@ class Case:
             self._building.facts.append(facts)
 
     def compile(self, function: Callable[..., Any], *, mode: str) -> Callable[..., Any]:
-        """`function` through torch.compile, for this case alone; once for all its placements."""
-        key = (
-            self._building.name if self._building else "",
-            getattr(function, "__qualname__", repr(function)),
-            mode,
-        )
+        """`function` through torch.compile; a function of a file is compiled once for all placements.
+
+        A closure is another one at each placement, since it holds other tensors. Torch keys what it
+        compiled by their common code and guards on shapes, so that this is no second compilation.
+        """
+        key = (function, mode)
         if key not in self._shared.compiled:
             self._shared.compiled[key] = call.compiled(function, mode)
         return self._shared.compiled[key]

@@ -72,10 +72,9 @@ class CaseRun:
 
         self.stage("allocate")
         try:
-            if "torch._dynamo" in sys.modules:
-                sys.modules[
-                    "torch._dynamo"
-                ].reset()  # one case's shapes must not make another's dynamic
+            # One case's shapes must not make another's dynamic; nothing to forget where nothing compiled.
+            if (dynamo := sys.modules.get("torch._dynamo")) is not None:
+                dynamo.reset()
             device = Device(self.plan.device)
             shared = Shared(tensors.Arena(device.torch), chosen=dict(self.job.configurations))
             case = self.program.open(self.job.case, device, 0, shared)

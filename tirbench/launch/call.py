@@ -39,14 +39,14 @@ KIND = Kind(
 
 
 def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
-    """`function` through `torch.compile`, for this case alone.
+    """`function` through `torch.compile`.
 
-    Without the reset dynamo marks a dimension dynamic at the second shape and falls back to eager at
-    the ninth; `fullgraph` makes a graph break an error instead of a slow reference.
+    `dynamic=False`: dynamo would go dynamic at the second shape, and to eager at the ninth, which the
+    driver's reset at each case prevents. `fullgraph` makes a graph break an error instead of a slow
+    reference.
     """
     import torch
 
-    torch.compiler.reset()
     return torch.compile(function, mode=mode, dynamic=False, fullgraph=True)  # type: ignore[no-any-return]
 
 

@@ -14,7 +14,15 @@ from tirbench.store.baseline import (
 )
 from tirbench.store.files import write
 from tirbench.store.git import Tree, read_tree, require_committed
-from tirbench.store.journal import KeptRun, RunError, RunWriter, open_run, read_run, run_ids
+from tirbench.store.journal import (
+    KeptRun,
+    RunError,
+    RunWriter,
+    open_run,
+    read_run,
+    resume_run,
+    run_ids,
+)
 from tirbench.store.pin import Change, Pinned, Pinning, PinPlan, apply, band, plan_pin
 
 __all__ = [
@@ -39,6 +47,7 @@ __all__ = [
     "read_tree",
     "render_baseline",
     "require_committed",
+    "resume_run",
     "run_ids",
     "write",
     "write_baseline",

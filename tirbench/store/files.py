@@ -9,6 +9,7 @@ import secrets
 import socket
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -41,6 +42,16 @@ def write(path: Path, text: str) -> bool:
     finally:
         temporary.unlink(missing_ok=True)
     return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder survive a power cut, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def scrubber(root: Path) -> Scrub:

@@ -2,38 +2,43 @@
 
     .tirbench/runs/latest                            the id of the run started last
     .tirbench/runs/20250131-142503-7f3a1c/
-        run.json          what was asked, of which commit, on which machine; written first
+        run.json          what was asked, of which commit, on which machine; written first. Its jobs
+                          are the plan of every case, from which a run is continued or a case replayed
         outcomes.jsonl    one outcome a line, on the disk before the next row starts
         samples.jsonl     µs of every call: {"row": …, "placement": 0, "round": 1, "samples_us": […]}
         harness/          the programs that ran
         logs/             what workers printed
 
-A run that is killed leaves what it has finished; whoever reads it is told that it is incomplete. Nothing in
-the folder names a host, a user or a path of the machine.
+A run that is killed leaves what it has finished; whoever reads it is told that it is incomplete, and
+`resume_run` goes on in the same folder. One process at a time writes a run (`flock`, which no death outlives).
+Nothing in the folder names a host, a user or a path of the machine.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import tirbench
 from tirbench import codec
-from tirbench.errors import TirbenchError, UsageError
-from tirbench.model import Machine, Outcome, Roofs, Row, Run
-from tirbench.store.files import Scrub, scrubber, write
+from tirbench.errors import StorageError, TirbenchError, UsageError
+from tirbench.model import Job, Machine, Outcome, Roofs, Row, Run
+from tirbench.store.files import Scrub, scrubber, sync_folder, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tirbench.store.git import Tree
+
+FILES: Final = ("outcomes.jsonl", "samples.jsonl")
 
 FORMAT: Final = 1
 """Of run.json and the lines beside it; raised when a reader of the old form would misread the new."""
@@ -84,9 +89,29 @@ class RunWriter:
             raise ValueError(f"{key} was not asked of this run")
         if key in self._answered:
             raise ValueError(f"{key} has an outcome already")
-        self._answered.add(key)
         self._append(self._outcomes, codec.dump(outcome))
-        os.fsync(self._outcomes.fileno())
+        self._answered.add(key)
+        try:
+            for file in (self._samples, self._outcomes):  # never an outcome without its samples
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise _unwritten(error) from error
+
+    def jobs(self, jobs: Iterable[Job], explicit: Iterable[str], inputs: str) -> None:
+        """Keep the plan, before anything of it is run.
+
+        Args:
+            jobs: everything that is to be run; their harnesses are those kept with `harness`.
+            explicit: the workloads whose cases were named one by one.
+            inputs: digest of everything that the rows depend on and a person can edit.
+        """
+        self._metadata["jobs"] = [
+            codec.dump(replace(job, harness=f"harness/{job.harness.rpartition('/')[2]}"))
+            for job in jobs
+        ]
+        self._metadata["explicit"] = sorted(explicit)
+        self._metadata["inputs"] = inputs
+        self._write_metadata()
 
     def samples(
         self, row: Row, placement: int, round_index: int, samples_us: Sequence[float]
@@ -116,23 +141,47 @@ class RunWriter:
         return tuple(row for row in self.rows if row.key not in self._answered)
 
     def _append(self, file: IO[bytes], data: codec.Json) -> None:
+        """Write one line, or nothing of it.
+
+        Raises:
+            StorageError: the disk is full.
+        """
         text = json.dumps(_scrubbed(data, self._scrub), ensure_ascii=False, allow_nan=False)
-        file.write(text.encode("utf-8", errors="backslashreplace") + b"\n")
-        file.flush()
+        line = memoryview(text.encode("utf-8", errors="backslashreplace") + b"\n")
+        end = file.seek(0, os.SEEK_END)
+        try:
+            while line:  # the file is unbuffered, and a nearly full disk takes a part
+                line = line[file.write(line) :]
+        except OSError as error:
+            file.truncate(end)
+            raise _unwritten(error) from error
 
     def _write_metadata(self) -> None:
         data = _scrubbed(self._metadata, self._scrub)
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2)
-        write(self.folder / "run.json", text + "\n")
+        try:
+            write(self.folder / "run.json", text + "\n")
+        except OSError as error:
+            raise _unwritten(error) from error
 
     def _close(self, *, finished: bool) -> None:
-        for file in (self._outcomes, self._samples):
-            file.close()
-        for log in sorted(self.log_folder.rglob("*")):
-            if log.is_file():
-                write(log, self._scrub(log.read_text(encoding="utf-8", errors="replace")))
-        self._metadata["complete"] = finished and not self.unanswered
-        self._write_metadata()
+        try:
+            for log in sorted(self.log_folder.rglob("*")):
+                if log.is_file():
+                    write(log, self._scrub(log.read_text(encoding="utf-8", errors="replace")))
+            self._metadata["complete"] = finished and not self.unanswered
+            self._write_metadata()
+        except (OSError, StorageError):
+            if finished:
+                raise
+            # What ended the run is said instead; without this it reads as one that was cut short.
+
+
+def _unwritten(error: OSError) -> StorageError:
+    return StorageError(
+        f"the run cannot be written any more: {error.strerror or error}. What was finished is kept; "
+        "`tirbench exec --resume latest` goes on once there is space"
+    )
 
 
 @contextmanager
@@ -177,22 +226,65 @@ def open_run(
         "rows": [codec.dump(row) for row in asked],
         "complete": False,
     }
+    write(folder / "run.json", json.dumps({"schema": FORMAT, "id": run_id}) + "\n")
+    for name in FILES:
+        (folder / name).touch(exist_ok=False)
+    with _writing(root, folder, asked, metadata) as writer:
+        yield writer
+
+
+@contextmanager
+def resume_run(root: Path, kept: KeptRun) -> Iterator[RunWriter]:
+    """Go on with a run that was cut short, in its folder; its answered rows stay as they are.
+
+    Args:
+        root: the project's folder.
+        kept: the run, as it was read.
+
+    Raises:
+        UsageError: another process is writing it.
+    """
+    for name in FILES:
+        path = kept.folder / name
+        path.touch()
+    metadata: dict[str, codec.Json] = _read_metadata(kept.folder)
+    with _writing(root, kept.folder, kept.rows, metadata) as writer:
+        yield writer
+
+
+@contextmanager
+def _writing(
+    root: Path, folder: Path, rows: tuple[Row, ...], metadata: dict[str, codec.Json]
+) -> Iterator[RunWriter]:
+    """The writer of a folder, alone with it."""
     with (
-        (folder / "outcomes.jsonl").open("xb") as outcomes,
-        (folder / "samples.jsonl").open("xb") as samples,
+        (folder / "outcomes.jsonl").open("r+b", buffering=0) as outcomes,
+        (folder / "samples.jsonl").open("r+b", buffering=0) as samples,
     ):
+        try:
+            fcntl.flock(outcomes, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"run {folder.name} is being written by another tirbench") from error
+        for file in (outcomes, samples):
+            file.truncate(_whole_bytes(file))
+        answered = {
+            codec.load(Outcome, line).row.key for line in _lines(folder / "outcomes.jsonl")[0]
+        }
         writer = RunWriter(
-            id=run_id,
+            id=folder.name,
             folder=folder,
-            rows=asked,
-            _asked=frozenset(asked),
+            rows=rows,
+            _asked=frozenset(rows),
             _metadata=metadata,
             _scrub=scrubber(root),
             _outcomes=outcomes,
             _samples=samples,
+            _answered=answered,
         )
         writer._write_metadata()  # noqa: SLF001 - the writer's other half
-        write(runs / "latest", run_id + "\n")
+        write(folder.parent / "latest", folder.name + "\n")
+        for place in (folder, folder.parent):
+            sync_folder(place)
         finished = False
         try:
             yield writer
@@ -201,9 +293,28 @@ def open_run(
             writer._close(finished=finished)  # noqa: SLF001 - the writer's other half
 
 
+def _whole_bytes(file: IO[bytes]) -> int:
+    """Where the last whole line ends: a write that was cut off leaves a part of one."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - (1 << 16))
+        file.seek(start)
+        if (found := file.read(end - start).rfind(b"\n")) >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRun:
-    """A run read back: what it says, where it lies, and what is missing from it."""
+    """A run read back: what it says, where it lies, and what is missing from it.
+
+    Attributes:
+        jobs: the plan of every case that was to be run, with the kept harnesses.
+        explicit: the workloads whose cases were named one by one.
+        inputs: digest of everything that its rows depend on and a person can edit.
+        tirbench: the version that made it.
+    """
 
     run: Run
     folder: Path
@@ -211,6 +322,16 @@ class KeptRun:
     suite: str
     workload_paths: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    explicit: frozenset[str] = frozenset()
+    inputs: str = ""
+    tirbench: str = ""
+
+    @property
+    def unanswered(self) -> tuple[Row, ...]:
+        """The rows that were asked for and have no outcome."""
+        answered = {outcome.row.key for outcome in self.run.outcomes}
+        return tuple(row for row in self.rows if row.key not in answered)
 
     @property
     def harnesses(self) -> tuple[Path, ...]:
@@ -218,10 +339,17 @@ class KeptRun:
         return tuple(sorted((self.folder / "harness").glob("*.py")))
 
     def samples(self) -> Iterator[tuple[str, int, int, tuple[float, ...]]]:
-        """Row key, placement, round and µs of each call, as they were taken."""
+        """Row key, placement, round and µs of each call, as they were taken.
+
+        Of times that were taken again (after an interruption, a crash or a disturbance) the last ones.
+        """
+        last: dict[tuple[str, int, int], tuple[float, ...]] = {}
         for line in _lines(self.folder / "samples.jsonl")[0]:
-            times = tuple(cast("list[float]", line["samples_us"]))
-            yield str(line["row"]), int(line["placement"]), int(line["round"]), times
+            place = (str(line["row"]), int(line["placement"]), int(line["round"]))
+            last.pop(place, None)
+            last[place] = tuple(cast("list[float]", line["samples_us"]))
+        for (row, placement, round_index), times in last.items():
+            yield row, placement, round_index, times
 
 
 def read_run(root: Path, run_id: str = "latest") -> KeptRun:
@@ -240,6 +368,7 @@ def read_run(root: Path, run_id: str = "latest") -> KeptRun:
     try:
         outcomes = tuple(cast("Outcome", codec.load(Outcome, line)) for line in lines)
         rows = tuple(codec.load(Row, row) for row in metadata["rows"])
+        jobs = tuple(codec.load(Job, job) for job in metadata.get("jobs", ()))
         run = Run(
             id=str(metadata["id"]),
             machine=codec.load(Machine, metadata["machine"]),
@@ -258,6 +387,10 @@ def read_run(root: Path, run_id: str = "latest") -> KeptRun:
         suite=str(metadata["suite"]),
         workload_paths=tuple(metadata["workload_paths"]),
         notes=_notes(run, rows, torn=torn),
+        jobs=tuple(replace(job, harness=str(folder / job.harness)) for job in jobs),
+        explicit=frozenset(metadata.get("explicit", ())),
+        inputs=str(metadata.get("inputs", "")),
+        tirbench=str(metadata["tirbench"]),
     )
 
 

@@ -339,7 +339,7 @@ def _kept(old: PinnedRow, new: _Candidate, pinning: Pinning, why: str = "") -> C
 
 def _outside(old: PinnedRow, new: _Candidate, pinning: Pinning) -> tuple[int, int]:
     """On which side of their bands time and ratio lie: -1 faster, 0 within, 1 slower."""
-    extra = 0.0 if old.unit == _unit(pinning.machine) else OTHER_UNIT
+    extra = 0.0 if old.unit == _unit(new.timed, pinning.machine) else OTHER_UNIT
     time = _side(new.timed.estimate.midmean_us, old.midmean_us, old.band + extra)
     ratio = 0
     if old.ratio is not None and old.ratio_band is not None and new.ratio is not None:
@@ -391,7 +391,7 @@ def _fresh(new: _Candidate, pinning: Pinning) -> PinnedRow:
         code=code.digest,
         source=timed.source,
         env=digest.environment(pinning.machine),
-        unit=_unit(pinning.machine),
+        unit=_unit(timed, pinning.machine),
         ratio=new.ratio,
         ratio_band=new.ratio_band,
         resources=tuple(sorted((name, n) for name, n in resources if n is not None)),
@@ -404,8 +404,9 @@ def _band(estimate: Estimate) -> float:
     return band((estimate.within_sd,), len(estimate.placements_us))
 
 
-def _unit(machine: Machine) -> str:
-    return machine.unit or "none"
+def _unit(timed: Timed, machine: Machine) -> str:
+    """The unit that a row was measured on: the run's, unless the run used several."""
+    return timed.unit or machine.unit or "none"
 
 
 def _told(reason: str, pinning: Pinning) -> str | None:
