@@ -16,6 +16,7 @@ from tirbench.errors import UsageError
 from tirbench.expand import expand
 from tirbench.model import (
     CaseJob,
+    DeadlineChoice,
     Failed,
     Harness,
     Job,

@@ -8,10 +8,19 @@ a CPU, and every other row says why it was not run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal
 
-from tirbench.model import BoundImplementation, Case, CaseJob, Job, Plan, Row, Skipped
+from tirbench.model import (
+    BoundImplementation,
+    Case,
+    CaseJob,
+    DeadlineChoice,
+    Job,
+    Plan,
+    Row,
+    Skipped,
+)
 
 NO_GPU: Final = "no GPU here: a default case is verified and timed on a CUDA device"
 ASKED: Final = "only verified, as asked"
@@ -23,13 +32,15 @@ INTERPRETER: Final = "Triton's interpreter verifies smoke cases only; this one i
 class Ask:
     """What the user asked to be done with the selected cases.
 
-    `explicit` cases were named one by one: they run whatever lists they are in.
+    `explicit` cases were named one by one: they run whatever lists they are in. `deadlines` come before
+    those of the workload.
     """
 
     plan: Plan
     verify: bool = True
     time: bool = True
     explicit: bool = False
+    deadlines: DeadlineChoice = DeadlineChoice()
 
 
 @dataclass(slots=True)
@@ -63,11 +74,23 @@ def plan(cases: Iterable[tuple[str, Sequence[Case]]], ask: Ask) -> Planned:
             if (job := _case_job(case, ask, planned.answered)) is not None
         ]
         if jobs:
-            name = of_workload[0].workload.name
+            workload = of_workload[0].workload
             planned.jobs.append(
-                Job(workload=name, harness=harness, plan=ask.plan, cases=tuple(jobs))
+                Job(
+                    workload=workload.name,
+                    harness=harness,
+                    plan=ask.plan,
+                    cases=tuple(jobs),
+                    deadlines=_over(workload.deadlines, ask.deadlines),
+                )
             )
     return planned
+
+
+def _over(below: DeadlineChoice, above: DeadlineChoice) -> DeadlineChoice:
+    """The deadlines of `below` where `above` says nothing."""
+    chosen = {field.name: getattr(above, field.name) for field in fields(above)}
+    return replace(below, **{name: s for name, s in chosen.items() if s is not None})
 
 
 def _case_job(case: Case, ask: Ask, answered: list[Skipped]) -> CaseJob | None:

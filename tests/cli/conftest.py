@@ -172,7 +172,7 @@ class Project:
             "OMP_NUM_THREADS": "1",
             "COLUMNS": "200",
             "HEAVY": str(self.root / "heavy"),
-            "TIRBENCH_LOCK_DIR": str(self.root / ".tirbench"),  # no other run on this machine is waited for
+            "TIRBENCH_LOCK_DIR": str(self.root / ".tirbench"),  # waits for no run of others
         }
         return subprocess.Popen(
             [sys.executable, *program, *arguments],

@@ -27,7 +27,8 @@ class Parts:
 
     def __init__(self, workload: Workload) -> None:
         self._tensors = {tensor.name: tensor for tensor in workload.tensors}
-        self._values = {name for name, _ in (*workload.params, *workload.derive)}
+        self._derive = dict(workload.derive)
+        self._values = {name for name, _ in workload.params} | self._derive.keys()
         self._values |= {name for _, axis in workload.matrix for name, _ in axis[0]}
         self._values |= {name for case in workload.cases for name, _ in case}
         self._bound: dict[tuple[object, ...], object] = {}
@@ -85,6 +86,8 @@ class Parts:
             seen.add(name)
             if name in self._values:
                 found.add(name)
+                read = names_in(self._derive.get(name))  # it may stand for a tensor, or for code over one
+                waiting.extend(n for n in read if n in self._tensors or n in self._derive)
             elif name in self._tensors:
                 tensor = self._tensors[name]
                 for written in (tensor.dtype, tensor.shape, tensor.strides, tensor.permute):

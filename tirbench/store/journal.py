@@ -16,7 +16,6 @@ Nothing in the folder names a host, a user or a path of the machine.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -226,7 +225,6 @@ def open_run(
         "rows": [codec.dump(row) for row in asked],
         "complete": False,
     }
-    write(folder / "run.json", json.dumps({"schema": FORMAT, "id": run_id}) + "\n")
     for name in FILES:
         (folder / name).touch(exist_ok=False)
     with _writing(root, folder, asked, metadata) as writer:
@@ -257,6 +255,8 @@ def _writing(
     root: Path, folder: Path, rows: tuple[Row, ...], metadata: dict[str, codec.Json]
 ) -> Iterator[RunWriter]:
     """The writer of a folder, alone with it."""
+    import fcntl  # not on Windows, where workloads can be checked but nothing runs
+
     with (
         (folder / "outcomes.jsonl").open("r+b", buffering=0) as outcomes,
         (folder / "samples.jsonl").open("r+b", buffering=0) as samples,
