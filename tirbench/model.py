@@ -664,6 +664,20 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that this machine can measure, or cannot, or only with less trust, and what to do.
+
+    Without an `optional` one a machine still measures everything that is asked of most.
+    """
+
+    name: str
+    status: Literal["yes", "limited", "no"]
+    detail: str
+    remedy: str = ""
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Roofs:
     """Measured ceilings of a device: copy bandwidth and matrix product rate by dtype name."""
 

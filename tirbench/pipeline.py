@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -30,7 +30,7 @@ from tirbench.model import (
     TimerName,
     Wrong,
 )
-from tirbench.plan import Ask, plan, rows_of
+from tirbench.plan import Ask, Planned, plan, rows_of
 from tirbench.reading import Reading
 from tirbench.selection import Chosen
 from tirbench.store.files import write
@@ -55,6 +55,9 @@ class Options:
     placements: int = 5
     rounds: int = 2
     time: bool = True
+    deadlines: DeadlineChoice = field(default_factory=DeadlineChoice)
+    gpus: int | None = None
+    """How many of the visible GPUs to spread over: 0 for all of them, `None` to use the first alone."""
 
 
 def compile_(reading: Reading, out: Path) -> list[Path]:
@@ -72,13 +75,14 @@ def compile_(reading: Reading, out: Path) -> list[Path]:
             )
     written = []
     for chosen in reading.chosen:
-        harness = _render(chosen)
+        harness = rendered(chosen)
         write(out / harness.name, harness.text)
         written.append(out / harness.name)
     return written
 
 
-def _render(chosen: Chosen) -> Harness:
+def rendered(chosen: Chosen) -> Harness:
+    """The program of a workload and its chosen cases."""
     from tirbench.render import render
 
     return render(chosen.workload, chosen.cases)
@@ -101,6 +105,7 @@ def run(
         say: takes a sentence when another run holds the device.
     """
     from tirbench.execute import describe
+    from tirbench.execute.events import RowDone
 
     rows = [row for chosen in reading.chosen for case in chosen.cases for row in rows_of(case)]
     machine = describe(options.device)
@@ -112,15 +117,41 @@ def run(
         suite=_suite(reading.chosen),
         workload_paths=[chosen.workload.source.path for chosen in reading.chosen],
     ) as kept:
-        harnesses = [
-            (chosen, str(kept.harness(harness.name, harness.text)))
-            for chosen in reading.chosen
-            for harness in [_render(chosen)]
-        ]
+        planned = _planned(reading, options, kept)
         finish = Finisher(reading.chosen, options, reading.root, machine)
-        for event in _execute(harnesses, options, kept, finish, say):
+        for skipped in planned.answered:
+            watch(RowDone(outcome=skipped))
+        for event in run_jobs(planned.jobs, options, kept, finish, say):
             watch(event)
     return store.read_run(reading.root, kept.id)
+
+
+def _planned(reading: Reading, options: Options, kept: store.RunWriter) -> Planned:
+    """Render → plan: the programs and what is done with them, kept before anything runs."""
+    base = Plan(
+        device=options.device,
+        timer=options.timer,
+        placements=options.placements,
+        rounds=options.rounds,
+    )
+    every = Planned()
+    for chosen in reading.chosen:
+        harness = rendered(chosen)
+        path = str(kept.harness(harness.name, harness.text))
+        ask = Ask(
+            plan=base,
+            time=options.time,
+            explicit=chosen.explicit,
+            deadlines=options.deadlines,
+        )
+        planned = plan([(path, chosen.cases)], ask)
+        every.jobs += planned.jobs
+        every.answered += planned.answered
+    kept.outcome(*every.answered)
+    # Last: a run that has these can be continued, and then every row is answered or in a job.
+    explicit = [chosen.workload.name for chosen in reading.chosen if chosen.explicit]
+    kept.jobs(every.jobs, explicit, inputs(reading))
+    return every
 
 
 def _suite(chosen: Iterable[Chosen]) -> str:
@@ -128,40 +159,37 @@ def _suite(chosen: Iterable[Chosen]) -> str:
     return hashlib.sha256(texts.encode()).hexdigest()[:16]
 
 
-def _execute(
-    harnesses: Sequence[tuple[Chosen, str]],
+def inputs(reading: Reading) -> str:
+    """Digest of everything that the rows depend on and a person can edit: workloads and kernels."""
+    read_file = digest.reader(reading.root)
+    sources = [
+        f"{case.key}/{one.name} {digest.source(case, one.name, read_file)}"
+        for chosen in reading.chosen
+        for case in chosen.cases
+        for one in case.implementations
+    ]
+    text = "\n".join([_suite(reading.chosen), *sorted(sources)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def run_jobs(
+    jobs: Sequence[Job],
     options: Options,
     kept: store.RunWriter,
     finish: Finisher,
     say: Callable[[str], None],
 ) -> Iterator[Event]:
     """Run what can be run and keep every outcome before it is shown."""
-    from tirbench.execute import Workers, execute
+    from tirbench.execute import Workers
     from tirbench.execute.events import Reported, RowDone
 
-    jobs: list[Job] = []
-    base = Plan(
-        device=options.device,
-        timer=options.timer,
-        placements=options.placements,
-        rounds=options.rounds,
-    )
-    for chosen, harness in harnesses:
-        ask = Ask(plan=base, time=options.time, explicit=chosen.explicit)
-        planned = plan([(harness, chosen.cases)], ask)
-        jobs += planned.jobs
-        for skipped in planned.answered:
-            kept.outcome(skipped)
-            yield RowDone(outcome=skipped)
     if not jobs:
         return
     with closing(Workers(kept.log_folder)) as workers:
         workers.warm(options.device)
-        if options.time and options.device == "cuda":
+        if options.time and options.device == "cuda" and not finish.roofs.copy_gbytes_per_s:
             measure_device(jobs, kept, workers, finish)
-        with closing(
-            execute(jobs, log_dir=kept.log_folder, workers=workers, on_wait=say)
-        ) as events:
+        with closing(_events(jobs, options, kept, workers, say)) as events:
             for event in events:
                 if isinstance(event, RowDone):
                     event = RowDone(outcome=finish(event.outcome))  # noqa: PLW2901 - finished here
@@ -169,6 +197,21 @@ def _execute(
                 elif isinstance(event, Reported) and event.data.get("event") == "samples":
                     _keep_samples(event, kept)
                 yield event
+
+
+def _events(
+    jobs: Sequence[Job],
+    options: Options,
+    kept: store.RunWriter,
+    workers: Workers,
+    say: Callable[[str], None],
+) -> Generator[Event, None, None]:
+    """On the first GPU or the CPU with workers that are up already, or spread over several GPUs."""
+    from tirbench.execute import execute, execute_over, gpus
+
+    if options.gpus is None or options.device == "cpu":
+        return execute(jobs, log_dir=kept.log_folder, workers=workers, on_wait=say)
+    return execute_over(gpus(options.gpus), jobs, log_dir=kept.log_folder, on_wait=say)
 
 
 def _keep_samples(event: Reported, kept: store.RunWriter) -> None:
@@ -196,7 +239,7 @@ class Finisher:
         self.options = options
         self.read_file = digest.reader(root)
         self.roofs = Roofs()
-        self.l2_bytes = 0
+        self.l2_bytes = int(dict(machine.facts).get("l2_bytes", "0"))
 
     def __call__(self, outcome: Outcome) -> Outcome:
         """The outcome as it is kept."""
@@ -207,7 +250,9 @@ class Finisher:
         outcome = rated(outcome, self.roofs, self.l2_bytes)
         if not isinstance(outcome, Timed):
             return outcome
-        case = self.cases[f"{outcome.row.workload}/{outcome.row.case}"]
+        case = self.cases.get(f"{outcome.row.workload}/{outcome.row.case}")
+        if case is None:  # replayed from a workload that was rewritten since: nothing to digest
+            return outcome
         return replace(
             outcome,
             problem=digest.problem(case, self.read_file),
@@ -362,5 +407,6 @@ def _code(outcome: Outcome) -> int:
     if isinstance(outcome, Wrong):
         return 1
     if isinstance(outcome, Failed):
-        return 1 if outcome.stage in {"build", "verify", "reverify"} else 3
+        lacking = outcome.cause in {"out_of_memory", "interfered", "throttled", "unavailable"}
+        return 1 if outcome.stage in {"build", "verify", "reverify"} and not lacking else 3
     return 0

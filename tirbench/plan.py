@@ -40,7 +40,7 @@ class Ask:
     verify: bool = True
     time: bool = True
     explicit: bool = False
-    deadlines: DeadlineChoice = DeadlineChoice()
+    deadlines: DeadlineChoice = field(default_factory=DeadlineChoice)
 
 
 @dataclass(slots=True)

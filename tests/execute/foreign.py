@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -116,6 +117,30 @@ def has_a_bad_destructor() -> None:
 def prints_and_returns() -> None:
     print("printed by", os.getpid())
     ctypes.CDLL(None).puts(b"printed by the C library")
+
+
+def uses_the_gpu() -> None:
+    start = time.monotonic()
+    time.sleep(0.05)
+    used = {"gpu": os.environ["TIRBENCH_TEST_GPU"], "start": start, "end": time.monotonic()}
+    with open(note(), "a") as file:  # one write, so that two processes do not mix
+        file.write(json.dumps(used) + "\n")
+
+
+def allocates_without_end() -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + (256 << 20)  # instead of the memory of the machine
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    kept = []
+    while True:
+        kept.append(bytearray(16 << 20))
+
+
+def fills_the_disk() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write fails then, as on a full disk
+    for _ in range(1000):
+        print("x" * 999)
 
 
 def is_good() -> None:

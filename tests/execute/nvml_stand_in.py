@@ -27,8 +27,11 @@ class Nvml:
             "name": "NVIDIA H200",
             "memory": 150_754_820_096,
             "pids": [],
+            "busy": [],
+            "mig": [],
             "reasons": 0,
             "power": 350_000,
+            "limit": 700_000,
             "refuses": set(),
         } | changed
 
@@ -53,13 +56,18 @@ class Nvml:
             "nvmlDeviceGetMaxClockInfo": lambda _, kind: {1: 1980, 2: 3201}[kind],
             "nvmlDeviceGetClockInfo": lambda _, kind: {1: 1755, 2: 3201}[kind],
             "nvmlDeviceGetApplicationsClock": lambda *_: 1980,
-            "nvmlDeviceGetEnforcedPowerLimit": lambda _: 700_000,
+            "nvmlDeviceGetEnforcedPowerLimit": lambda gpu: gpu["limit"],
             "nvmlDeviceGetPowerManagementDefaultLimit": lambda _: 700_000,
             "nvmlDeviceGetPowerUsage": lambda gpu: gpu["power"],
             "nvmlDeviceGetTemperature": lambda *_: 41,
             "nvmlDeviceGetPersistenceMode": lambda _: 1,
             "nvmlDeviceGetEccMode": lambda _: [1, 1],
-            "nvmlDeviceGetMigMode": lambda _: [0, 0],
+            "nvmlDeviceGetMigMode": lambda gpu: [int(bool(gpu["mig"]))] * 2,
+            "nvmlDeviceGetMaxMigDeviceCount": lambda _: 7,
+            "nvmlDeviceGetMigDeviceHandleByIndex": self.instance,
+            "nvmlDeviceGetProcessUtilization": lambda gpu, _: [
+                SimpleNamespace(pid=pid, smUtil=used, timeStamp=1) for pid, used in gpu["busy"]
+            ],
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda gpu: gpu["reasons"],
             "nvmlDeviceGetComputeRunningProcesses": lambda gpu: [
                 SimpleNamespace(pid=pid) for pid in gpu["pids"]
@@ -74,6 +82,11 @@ class Nvml:
             return answers[name](*args)
 
         return ask
+
+    def instance(self, gpu: dict[str, Any], slot: int) -> dict[str, Any]:
+        if slot >= len(gpu["mig"]):
+            raise NVMLError("Not Found")
+        return self.gpu(0, uuid=gpu["mig"][slot], name="NVIDIA H200 MIG 1g.18gb")
 
     def by_uuid(self, uuid: str) -> dict[str, Any]:
         if uuid != "MIG-1":

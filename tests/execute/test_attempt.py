@@ -16,7 +16,7 @@ from tirbench.errors import MeasurementError
 from tirbench.execute.attempt import Attempt, Limits
 from tirbench.execute.deadlines import Deadlines
 from tirbench.execute.jobs import Surroundings, execute_in
-from tirbench.execute.telemetry import NoWatch
+from tirbench.execute.telemetry import Disturbance, NoWatch
 from tirbench.model import (
     CaseJob,
     Estimate,
@@ -349,6 +349,72 @@ def test_good_rows_carry_what_the_watch_saw_while_they_were_timed(tmp_path: Path
     assert outcome.notes == ("thermal slowdown while timed",)
     assert ran.reported == [{"event": "telemetry", "case": "one", "sm_mhz": [1, 2, 3]}]
     assert watch.calls == ["begin", "pause"]
+
+
+class Disturbed(NoWatch):
+    """Something disturbs the device while times are taken, so many times."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def begin(self) -> None:
+        self.left -= 1
+
+    def disturbance(self) -> Disturbance | None:
+        if self.left < 0:
+            return None
+        return Disturbance(cause="throttled", words="thermal slowdown while timed")
+
+
+def times_all(job: CaseJob) -> Iterator[Any]:
+    yield stage("time")
+    yield from map(timed, job.rows)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_times_that_something_disturbed_are_taken_again_and_say_so(
+    tmp_path: Path, times: int
+) -> None:
+    play, watch = Play(tmp_path, times_all), Disturbed(times)
+    rested: list[float] = []
+    play.surroundings = replace(
+        play.surroundings, watch=lambda *_: watch, sleep=lambda seconds: rested.append(seconds)
+    )
+    ran = play.run("one")
+    for name in ("one.a", "one.b"):
+        outcome = ran.outcomes[name]
+        assert isinstance(outcome, Timed)
+        assert outcome.notes == ("measured again (thermal slowdown while timed)",) * times
+    assert rested == [2.0] * times
+    assert len(play.workers) == 1
+
+
+def test_times_that_are_disturbed_every_time_are_no_result(tmp_path: Path) -> None:
+    play, watch = Play(tmp_path, times_all), Disturbed(99)
+    play.surroundings = replace(
+        play.surroundings, watch=lambda *_: watch, sleep=lambda _: None
+    )
+    ran = play.run("one")
+    for name in ("one.a", "one.b"):
+        assert ran.failed(name).reason == (
+            "thermal slowdown while timed, in each of 3 measurements"
+        )
+        assert (ran.failed(name).stage, ran.failed(name).cause) == ("time", "throttled")
+
+
+def test_a_harness_that_crashed_once_is_opened_again(tmp_path: Path) -> None:
+    class Unlucky(Scripted):
+        def receive(self, timeout_s: float) -> list[dict[str, Any]]:
+            self.exit_status = -9
+            return super().receive(timeout_s)
+
+    play = Play(tmp_path, lambda job: iter([verified(row) for row in job.rows]))
+    kinds = [Unlucky, Scripted]
+    play.surroundings = replace(
+        play.surroundings, start_worker=lambda _: kinds.pop(0)(play.clock, play.script)
+    )
+    assert play.run("one").good == {"one.a", "one.b"}
+    assert kinds == []
 
 
 ENDS = st.sampled_from(

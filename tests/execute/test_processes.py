@@ -19,7 +19,7 @@ from tirbench.execute.events import RowDone
 from tirbench.execute.jobs import execute_in
 from tirbench.execute.lock import DeviceLock
 from tirbench.execute.processes import command_of
-from tirbench.model import Verified, Wrong
+from tirbench.model import DeadlineChoice, Verified, Wrong
 
 from .conftest import Ran, job_of
 
@@ -48,18 +48,21 @@ def test_all_cases_of_a_job_run_in_one_worker_that_is_not_this_process(run: Runn
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "reason"),
+    ("behaviour", "reason", "cause", "ended_by"),
     [
-        ("segfaults", "crashed: SIGSEGV"),
-        ("exits", "crashed: the process exited with status 0 and without a result"),
-        ("is_killed", "crashed: SIGKILL, not by tirbench (the system may be out of memory)"),
-        ("raises_system_exit", "SystemExit: 3"),
-        ("hangs", "hung: no progress in 1 s in stage verify"),
-        ("hangs_deaf", "hung: no progress in 1 s in stage verify"),
-        ("hangs_in_native_code", "hung: no progress in 1 s in stage verify"),
+        ("segfaults", "crashed: SIGSEGV", "crashed", "SIGSEGV"),
+        ("exits", "crashed: the process exited with status 0 and without a result", "crashed", ""),
+        ("is_killed", "crashed: SIGKILL, not by tirbench (the system may be out of memory)", "crashed", "SIGKILL"),
+        ("raises_system_exit", "SystemExit: 3", "raised", ""),
+        ("hangs", "hung: no progress in 1 s in stage verify", "hung", ""),
+        ("hangs_deaf", "hung: no progress in 1 s in stage verify", "hung", ""),
+        ("hangs_in_native_code", "hung: no progress in 1 s in stage verify", "hung", ""),
+        ("allocates_without_end", "MemoryError", "out_of_memory", ""),
     ],
 )
-def test_a_bad_kernel_costs_only_itself(run: Runner, behaviour: str, reason: str) -> None:
+def test_a_bad_kernel_costs_only_itself(
+    run: Runner, behaviour: str, reason: str, cause: str, ended_by: str
+) -> None:
     ran = run(
         {
             "one": {"before": "is_good", "bad": behaviour, "after_it": "is_good"},
@@ -68,6 +71,7 @@ def test_a_bad_kernel_costs_only_itself(run: Runner, behaviour: str, reason: str
     )
     failed = ran.failed("one.bad")
     assert (failed.stage, failed.reason) == ("verify", reason)
+    assert (failed.cause, failed.signal) == (cause, ended_by)
     assert ran.good == {"one.before", "one.after_it", "two.before"}
     assert ran.process_of("one.before") != ran.process_of("one.after_it")
     assert ran.process_of("one.after_it") == ran.process_of("two.before")
@@ -113,6 +117,26 @@ def test_a_kernel_may_print_100_mb(run: Runner) -> None:
     ran = run({"one": {"loud": "prints_100_mb", "b": "is_good"}})
     assert ran.good == {"one.loud", "one.b"}
     assert ran.log_path("one").stat().st_size < 80 << 20
+
+
+def test_a_kernel_that_fills_the_disk_with_its_log_costs_at_most_itself(run: Runner) -> None:
+    ran = run({"one": {"loud": "fills_the_disk", "b": "is_good"}, "two": {"a": "is_good"}})
+    assert (ran.failed("one.loud").reason, ran.failed("one.loud").cause) == (
+        "OSError: [Errno 27] File too large",
+        "raised",
+    )
+    assert ran.good == {"one.b", "two.a"}
+
+
+def test_a_workload_or_the_command_line_sets_the_deadlines(
+    tmp_path: Path, surroundings: Surroundings
+) -> None:
+    job = job_of(tmp_path, {"one": {"late": "is_slow", "b": "is_good"}})
+    job = replace(job, deadlines=DeadlineChoice(verify=0.1))
+    with closing(execute_in(surroundings, [job])) as events:
+        ran = Ran(list(events))
+    assert ran.failed("one.late").reason == "hung: no progress in 0.1 s in stage verify"
+    assert ran.good == {"one.b"}
 
 
 def test_a_destructor_that_raises_is_only_printed(run: Runner) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 from tirbench.execute.processes import scheduled_ns
 from tirbench.execute.telemetry import (
     CpuWatch,
+    Disturbance,
     GpuReader,
     NoWatch,
     Sample,
     Sampler,
+    disturbance_of,
     facts_of,
     notes_of,
     watch_device,
@@ -51,6 +53,28 @@ def test_our_own_processes_are_not_foreign() -> None:
     assert reader.sample().foreign == 0
     library.gpus[0]["pids"] = [100, 101, 7]
     assert notes_of((reader.sample(),)) == ("foreign process on the GPU (1)",)
+
+
+def test_who_computes_beside_us_spoils_the_times_and_who_idles_does_not() -> None:
+    library = Nvml({})
+    reader = reader_of(library)
+    library.gpus[0] |= {"pids": [100, 7, 8], "busy": [(100, 90), (7, 0), (8, 30), (9, 50)]}
+    sample = reader.sample()
+    assert (sample.foreign, sample.busy) == (2, 1)
+    assert disturbance_of((sample,)) == Disturbance(
+        cause="interfered", words="a foreign process computed on the GPU (1)"
+    )
+    library.gpus[0]["busy"] = [(100, 90), (7, 0)]
+    assert disturbance_of((reader.sample(),)) is None
+
+
+def test_a_slowdown_of_a_moment_is_noted_and_a_longer_one_spoils_the_times() -> None:
+    slow = Sample(slowdowns=frozenset({"thermal slowdown"}))
+    assert disturbance_of((slow,) + (Sample(),) * 20) is None
+    assert disturbance_of((slow,) + (Sample(),) * 9) == Disturbance(
+        cause="throttled", words="thermal slowdown while timed"
+    )
+    assert disturbance_of(()) is None
 
 
 def test_in_a_container_only_what_was_there_before_is_foreign() -> None:

@@ -17,6 +17,7 @@ from tirbench.diagnostics.diagnostic import (
     closest,
     did_you_mean,
     shown,
+    visible,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ __all__ = [
     "locations",
     "newer_syntax",
     "shown",
+    "visible",
 ]
 
 

@@ -17,6 +17,7 @@ MAX_SHOWN: Final = 20
 _WINDOW: Final = 96
 
 At: TypeAlias = "Literal['key', 'value']"
+Severity: TypeAlias = "Literal['error', 'warning']"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +26,10 @@ class Diagnostic:
 
     `file` is how outputs name the file; `path` is the place in the document (empty: the file as a
     whole); `line` and `column` count from 1; `length` characters are underlined; `text` is the source
-    line. `str()` is the form for people.
+    line. A file with an error is not a workload; one with a warning is. `str()` is the form for people.
     """
 
+    severity: Severity = "error"
     code: str
     file: str
     path: Path = ()
@@ -45,14 +47,15 @@ class Diagnostic:
 
     def __str__(self) -> str:
         """Place, code and message; the source line with a caret below the fault; the hint."""
-        lines = [f"{self.place}: error[{self.code}]: {self.message}"]
+        message, hint = visible(self.message), visible(self.hint)
+        lines = [f"{visible(self.place)}: {self.severity}[{self.code}]: {message}"]
         if self.text.strip():
             line, caret = _excerpt(self.text, self.column, self.length)
             number = str(self.line)
             margin = " " * len(number)
             lines += [f"{margin} |", f"{number} | {line}", f"{margin} | {caret}"]
-        if self.hint:
-            lines.append(f"help: {self.hint}")
+        if hint:
+            lines.append(f"help: {hint}")
         return "\n".join(lines)
 
 
@@ -99,11 +102,20 @@ class Problems:
         self._found.setdefault((code, path, message), (hint, at, span))
 
     def add_at(
-        self, code: str, message: str, *, line: int, column: int, length: int = 1, hint: str = ""
+        self,
+        code: str,
+        message: str,
+        *,
+        line: int,
+        column: int,
+        length: int = 1,
+        hint: str = "",
+        severity: Severity = "error",
     ) -> None:
         """Add a problem of a place in the text, where there is no document yet."""
         self._placed.append(
             Diagnostic(
+                severity=severity,
                 code=code,
                 file=self.file,
                 message=message,
@@ -148,7 +160,9 @@ class Problems:
         span: tuple[int, int] | None,
     ) -> Diagnostic:
         """The diagnostic of a found problem."""
-        from tirbench.diagnostics.positions import locate  # nothing to place in a file that is right
+        from tirbench.diagnostics.positions import (
+            locate,
+        )  # nothing to place in a file that is right
 
         where = locate(self.text, path)
         text = _line(self.text, where.line)
@@ -172,6 +186,11 @@ class Problems:
 def shown(diagnostics: Iterable[Diagnostic]) -> str:
     """Diagnostics in their text form, a blank line between two."""
     return "\n\n".join(str(diagnostic) for diagnostic in diagnostics)
+
+
+def visible(text: str) -> str:
+    """A text in which nothing is hidden and nothing drives a terminal: names and values may hold anything."""
+    return "".join(c if c.isprintable() else f"\\u{{{ord(c):x}}}" for c in text)
 
 
 def closest(word: str, candidates: Iterable[str]) -> str | None:

@@ -111,6 +111,8 @@ class _Scanner:
         self.depth = 0
         self.found: dict[Path, Position] = {}
         self.newer: list[Newer] = []
+        self.broken: set[int] = set()
+        """Where inline tables over several lines begin."""
         self.tables: dict[Path, int] = {}
         """Arrays of tables by path, with the number of their elements so far."""
         self.starts = [0, *(match.end() for match in re.finditer("\n", text))]
@@ -233,8 +235,8 @@ class _Scanner:
         """Space inside an inline table; a line break is noted once for each table."""
         start = self.at
         self.blank()
-        known = any(newer.offset == opening for newer in self.newer)
-        if "\n" in self.text[start : self.at] and not known:
+        if "\n" in self.text[start : self.at] and opening not in self.broken:
+            self.broken.add(opening)
             hint = "keep it on one line, or write a [table] of its own"
             self.note(opening, "an inline table over several lines", hint)
 

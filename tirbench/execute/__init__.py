@@ -17,6 +17,7 @@ from tirbench.execute.jobs import execute
 from tirbench.execute.lock import DeviceLock
 from tirbench.execute.machine import describe, has_cuda
 from tirbench.execute.pool import Workers
+from tirbench.execute.spread import execute_over, gpus
 
 __all__ = [
     "CaseDone",
@@ -30,5 +31,7 @@ __all__ = [
     "Workers",
     "describe",
     "execute",
+    "execute_over",
+    "gpus",
     "has_cuda",
 ]

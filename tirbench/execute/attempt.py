@@ -257,9 +257,7 @@ class Attempt:
         self._done = True
 
 
-def open_program(
-    worker: WorkerLike, message: dict[str, Any], limits: Limits
-) -> Fault | None:
+def open_program(worker: WorkerLike, message: dict[str, Any], limits: Limits) -> Fault | None:
     """Let a fresh worker open its harness.
 
     Args:

@@ -110,9 +110,7 @@ def crash(worker: WorkerLike, detail: str, *, out_of_memory: bool = False) -> Fa
     if status == -signal.SIGKILL:
         if out_of_memory:
             reason = "out of memory: killed by the system (SIGKILL), which had no memory left"
-            return Fault(
-                reason=reason, detail=detail, cause="out_of_memory", signal=name
-            )
+            return Fault(reason=reason, detail=detail, cause="out_of_memory", signal=name)
         reason = "crashed: SIGKILL, not by tirbench (the system may be out of memory)"
         return Fault(reason=reason, detail=detail, cause="crashed", signal=name)
     return Fault(reason=f"crashed: {name}", detail=detail, cause="crashed", signal=name)

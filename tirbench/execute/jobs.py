@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 OPENER: Final = "tirbench.harness:open_program"
 
+RETRIED: Final = frozenset({"crashed", "unavailable"})
+"""Causes of a worker not coming up that may have been somebody else's doing."""
+
 REPETITIONS: Final = 2
 """How often times that something disturbed are taken again before their rows fail."""
 
@@ -224,25 +227,32 @@ class _JobRun:
 
     def _ready(self, limits: Limits) -> tuple[WorkerLike, Watch] | None:
         """A worker with the harness open; `None` when there can be none for this job."""
-        if self._hopeless is None and self._worker is None:
-            try:
-                self._worker = self._in.start_worker(self._job)
-            except MeasurementError as error:
-                self._hopeless = _Hopeless("load", _unavailable(error))
-                return None
-            self._used = False
-            self._watch = self._in.watch(self._job, self._worker.pid)
-            message = {
-                "harness": self._job.harness,
-                "opener": self._in.opener,
-                "plan": codec.dump(self._job.plan),
-            }
-            if (refusal := open_program(self._worker, message, limits)) is not None:
-                self._hopeless = _Hopeless("load", refusal)
-                self._end_worker()
+        for last in (False, True):
+            if self._hopeless is None and self._worker is None:
+                refusal = self._open(limits)
+                # Somebody may have killed the worker or its server, so a crash is tried once more.
+                if refusal is not None and (last or refusal.cause not in RETRIED):
+                    self._hopeless = _Hopeless("load", refusal)
         if self._worker is None or self._watch is None:
             return None
         return self._worker, self._watch
+
+    def _open(self, limits: Limits) -> Fault | None:
+        """Start a worker and have it open the harness; what is wrong if that did not come about."""
+        try:
+            self._worker = self._in.start_worker(self._job)
+        except MeasurementError as error:
+            return _unavailable(error)
+        self._used = False
+        self._watch = self._in.watch(self._job, self._worker.pid)
+        message = {
+            "harness": self._job.harness,
+            "opener": self._in.opener,
+            "plan": codec.dump(self._job.plan),
+        }
+        if (refusal := open_program(self._worker, message, limits)) is not None:
+            self._end_worker()
+        return refusal
 
     def _end_worker(self) -> None:
         """End the worker and whatever it started, if there is one."""

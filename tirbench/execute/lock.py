@@ -53,6 +53,7 @@ class DeviceLock:
         folder: Path | None = None,
         timeout_s: float | None = TIMEOUT_S,
         on_wait: Callable[[str], None] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Name the device; nothing is locked yet.
 
@@ -61,11 +62,13 @@ class DeviceLock:
             folder: where the lock files lie; the shared folder of the host where left out.
             timeout_s: how long to wait; `None` for ever, 0 not at all.
             on_wait: called once with a sentence when the device is taken.
+            sleep: waits for seconds; what it raises ends the waiting.
         """
         self.name = name
         self._folder = folder
         self._timeout_s = timeout_s
         self._on_wait = on_wait
+        self._sleep = sleep
         self._held: FileLock | None = None
 
     def acquire(self) -> None:
@@ -117,7 +120,7 @@ class DeviceLock:
                     f"{self.name} was in use by another tirbench for {waited:.0f} s; "
                     f"try again when it is free"
                 )
-            time.sleep(pause)
+            self._sleep(pause)
             pause = min(2 * pause, LONGEST_S)
 
     def __enter__(self) -> DeviceLock:  # noqa: PYI034 - Self is in typing from 3.11

@@ -78,7 +78,7 @@ def describe(device: Literal["cuda", "cpu"], module: Any = None) -> Machine:
     versions["tirbench"] = __version__
     missing.update({name: "not installed" for name in PACKAGES if name not in versions})
     if device == "cpu":
-        name, unit, memory = facts["cpu"], _unit(_machine_id()), _host_memory_bytes()
+        name, unit, memory = facts["cpu"], unit_of(_machine_id()), _host_memory_bytes()
         hardware = f"cpu-{slug(name)}"
         if unit is None:
             missing["unit"] = "the system has no machine id"
@@ -156,7 +156,7 @@ def _describe_gpu(
             for name, read in _gpu_facts(library, gpu.handle).items():
                 _note(name, read, facts, missing)
             _note("memory", keep_memory, facts, missing)
-            return gpu.name, _unit(gpu.uuid), memory[0] if memory else None
+            return gpu.name, unit_of(gpu.uuid), memory[0] if memory else None
     except NvmlMissing as error:
         missing["gpu"] = str(error)
         return "unknown GPU", None, None
@@ -209,7 +209,7 @@ def _gpu_facts(library: Any, handle: Any) -> dict[str, Callable[[], str]]:
     }
 
 
-def _unit(identity: str | None) -> str | None:
+def unit_of(identity: str | None) -> str | None:
     """A short salted digest that tells two units apart and cannot be turned back."""
     if not identity:
         return None

@@ -123,3 +123,34 @@ def _handle(nvml: Any, entry: str, every: list[Any], uuids: list[str]) -> Any | 
         return None
     matches = [h for h, uuid in zip(every, uuids, strict=True) if entry and uuid.startswith(entry)]
     return matches[0] if len(matches) == 1 else None
+
+
+def instances(nvml: Any, environ: Mapping[str, str] | None = None) -> list[Gpu]:
+    """Everything of the visible GPUs that one process can have to itself.
+
+    A GPU that is divided (MIG) counts with each of its instances: CUDA shows a process only one of them,
+    the one that its `CUDA_VISIBLE_DEVICES` names.
+
+    Raises:
+        NvmlMissing: NVML does not tell.
+    """
+    return [part for gpu in visible(nvml, environ) for part in _parts(nvml, gpu) or [gpu]]
+
+
+def _parts(nvml: Any, gpu: Gpu) -> list[Gpu]:
+    """The MIG instances of a GPU; empty where it is not divided, or is an instance itself."""
+    found: list[Gpu] = []
+    try:
+        if gpu.uuid.startswith("MIG-") or not read(nvml, "nvmlDeviceGetMigMode", gpu.handle)[0]:
+            return found
+        slots = read(nvml, "nvmlDeviceGetMaxMigDeviceCount", gpu.handle)
+    except NvmlMissing:  # a GPU without MIG
+        return found
+    for slot in range(slots):
+        with suppress(NvmlMissing):  # an empty slot
+            handle = read(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, slot)
+            uuid = read(nvml, "nvmlDeviceGetUUID", handle)
+            found.append(
+                Gpu(uuid=uuid, name=read(nvml, "nvmlDeviceGetName", handle), handle=handle)
+            )
+    return found

@@ -6,6 +6,7 @@ Nothing here imports torch, triton or numpy.
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import signal
 import socket
@@ -15,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tirbench.errors import MeasurementError
-from tirbench.execute import logs
+from tirbench.execute import logs, processes
 from tirbench.execute.deadlines import GRACE_S, START_S
 from tirbench.execute.wire import Channel
 
@@ -40,6 +41,9 @@ SERVER_PROGRAM: Final = (
     "import sys; sys.path[:] = {path!r}; "
     "from tirbench.execute.server import main; main({fd}, {preload!r})"
 )
+
+SERVER_VARIABLE: Final = "TIRBENCH_SERVER"
+"""Environment variable by which everything below a server is found when the server cannot do it."""
 
 LOST_S: Final = 2.0
 """How long a worker that closed its connection may take to end before it is killed."""
@@ -147,13 +151,14 @@ class Server:
         self._workers: dict[int, Worker] = {}
         self.imported_s: float | None = None
         self._forked: int | None = None
+        self._mark = secrets.token_hex(8)
         ours, theirs = socket.socketpair()
         self._control = Channel(ours)
         program = SERVER_PROGRAM.format(path=sys.path, fd=theirs.fileno(), preload=preload)
         with theirs, log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own text
                 [sys.executable, "-c", program],
-                env=dict(environment),
+                env={**environment, SERVER_VARIABLE: self._mark},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -229,6 +234,8 @@ class Server:
             if self._process.poll() is None:
                 self._process.kill()
                 self._process.wait()
+            if self._process.returncode != 0:  # it did not end by itself: so nobody killed the strays
+                processes.kill_marked(f"{SERVER_VARIABLE}={self._mark}", LOST_S)
 
     def _why(self) -> str:
         """Why no worker came."""

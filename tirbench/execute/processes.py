@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -118,6 +119,34 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
+
+
+def kill_marked(variable: str, timeout_s: float) -> None:
+    """Kill every process with this in its environment, and what it forks meanwhile, until none is left.
+
+    Args:
+        variable: `NAME=value`.
+        timeout_s: when to give up: a process in an endless system call does not die.
+    """
+    end = time.monotonic() + timeout_s
+    while (found := _marked(variable.encode())) and time.monotonic() < end:
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _marked(variable: bytes) -> list[int]:
+    """The processes that were started with this in their environment; the dead have none."""
+    found = []
+    with suppress(OSError):
+        for entry in PROC.iterdir():
+            with suppress(OSError):  # another user's, or gone by now
+                if entry.name.isdigit() and variable in (entry / "environ").read_bytes().split(
+                    b"\0"
+                ):
+                    found.append(int(entry.name))
+    return found
 
 
 def signal_name(number: int) -> str:

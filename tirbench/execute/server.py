@@ -87,6 +87,7 @@ class _Server:
             processes.kill_group(pid)
         give_up = time.monotonic() + LAST_KILL_S
         while time.monotonic() < give_up and self._reap():
+            self._kill_strays()  # again: the list of children skips some while others die (proc(5))
             time.sleep(0.005)
 
     def _obey(self, message: dict[str, Any]) -> None:

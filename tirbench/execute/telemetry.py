@@ -17,7 +17,7 @@ from tirbench.execute import nvml, processes
 from tirbench.execute.nvml import NvmlMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tirbench.model import Job
 
@@ -141,7 +141,7 @@ class CpuWatch:
         return (f"waited {share:.0%} of its time for a CPU",)
 
     def disturbance(self) -> Disturbance | None:
-        """Nothing that a repetition would mend: who shares the CPU now shares it then, and the row says so."""
+        """Nothing that a repetition would mend: who shares the CPU now shares it then."""
         return None
 
     def facts(self) -> dict[str, Any]:
@@ -345,20 +345,23 @@ def facts_of(samples: tuple[Sample, ...]) -> dict[str, Any]:
     return facts
 
 
-def watch_device(job: Job, pid: int, module: Any = None) -> Watch:
+def watch_device(
+    job: Job, pid: int, module: Any = None, environ: Mapping[str, str] | None = None
+) -> Watch:
     """The watch over the device that the worker `pid` measures on.
 
     Args:
         job: says which device.
         pid: process id of the worker, which has no context yet.
         module: a stand-in for `pynvml`.
+        environ: the environment of the worker; our own where left out.
     """
     if job.plan.device == "cpu":
         return CpuWatch(partial(processes.scheduled_ns, pid))
     opened = ExitStack()
     try:
         library = opened.enter_context(nvml.session(module))
-        gpus = nvml.visible(library)
+        gpus = nvml.visible(library, environ)
     except NvmlMissing:
         gpus = []
     if not gpus:

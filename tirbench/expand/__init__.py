@@ -44,9 +44,13 @@ def expand(workload: Workload) -> tuple[Case, ...]:
         message = f"{number:,} cases; a workload has at most {MAX_CASES:,}"
         problems.add("TB036", ("matrix",), message, hint="split it, or list the cases in [[case]]")
         raise InputError(problems.diagnostics())
-    plan = _plan(workload)
     report = Report(problems)
-    cases = _bind_all(plan, report)
+    try:
+        plan = _plan(workload)
+        cases = _bind_all(plan, report)
+    except RecursionError:
+        problems.add("TB025", (), "names and shapes are defined through one another too deeply")
+        raise InputError(problems.diagnostics()) from None
     report.close()
     if not problems:
         _check_selections(plan, cases, problems)

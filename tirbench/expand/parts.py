@@ -42,9 +42,7 @@ class Parts:
         layouts = self._layouts(_compared(workload.check))
         self._reads["check",] = tuple(sorted({*self._reads["check",], *layouts}))
 
-    def get(
-        self, path: Path, binder: Binder, bind: Callable[[], T], extra: object = None
-    ) -> T:
+    def get(self, path: Path, binder: Binder, bind: Callable[[], T], extra: object = None) -> T:
         """The part at `path`, bound by `bind` where no earlier case had the same values.
 
         Args:
@@ -86,7 +84,9 @@ class Parts:
             seen.add(name)
             if name in self._values:
                 found.add(name)
-                read = names_in(self._derive.get(name))  # it may stand for a tensor, or for code over one
+                read = names_in(
+                    self._derive.get(name)
+                )  # it may stand for a tensor, or for code over one
                 waiting.extend(n for n in read if n in self._tensors or n in self._derive)
             elif name in self._tensors:
                 tensor = self._tensors[name]

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from tirbench.diagnostics import Diagnostic, Problems
 from tirbench.errors import InputError
+from tirbench.load.bounds import within_bounds
 from tirbench.load.build import build
+from tirbench.load.directive import check_directive, schema_path
 from tirbench.load.kinds import register_installed
 from tirbench.load.meaning import check_meaning
 from tirbench.load.read import VERSION, find_root, parse, read_text, version_is_read
-from tirbench.load.schema import SCHEMA_FILE, validate, workload_schema
+from tirbench.load.schema import SCHEMA_FILE, validate, warm, workload_schema
 from tirbench.model import Source
 
 if TYPE_CHECKING:
@@ -26,9 +28,12 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA_FILE",
     "VERSION",
+    "check_directive",
     "find_root",
     "load",
     "load_all",
+    "schema_path",
+    "warm",
     "workload_schema",
 ]
 
@@ -82,11 +87,17 @@ def _load(path: Path, root: Path) -> tuple[Workload | None, Problems]:
     document = None if text is None else parse(text, problems)
     if text is None or document is None or not version_is_read(document, problems):
         return None, problems
+    if not within_bounds(document, problems):
+        return None, problems
     register_installed(document)
     valid = validate(document, problems)
     if valid is None:
         return None, problems
     source = Source(root=str(root.absolute()), path=name, text=text)
-    workload = build(valid, source, problems)
-    check_meaning(workload, valid, problems)
+    try:
+        workload = build(valid, source, problems)
+        check_meaning(workload, valid, problems)
+    except RecursionError:
+        problems.add("TB025", (), "names are defined through one another too deeply")
+        return None, problems
     return workload, problems

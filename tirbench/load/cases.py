@@ -39,6 +39,7 @@ def _check_axes(workload: Workload, problems: Problems) -> None:
     for axis, points in workload.matrix:
         first = [name for name, _ in points[0]]
         columns: dict[str, str] = {}
+        seen: set[frozenset[tuple[str, Value]]] = set()
         for index, point in enumerate(points):
             path = ("matrix", axis, index)
             bound = [name for name, _ in point]
@@ -49,8 +50,9 @@ def _check_axes(workload: Workload, problems: Problems) -> None:
                 message = f"this point {what}; all points of an axis bind the same names"
                 problems.add("TB030", path, message)
                 continue
-            if any(dict(point) == dict(other) for other in points[:index]):
+            if frozenset(point) in seen:
                 problems.add("TB030", path, "this point is there already")
+            seen.add(frozenset(point))
             for name, value in point:
                 kind = _kind(value)
                 place = (*path, name) if name != axis or len(point) > 1 else path

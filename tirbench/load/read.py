@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench import diagnostics
+from tirbench.load.bounds import MAX_DEPTH, key_too_deep
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 """The version of the language that this tirbench reads."""
 
-MAX_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 1 << 20
 """A workload is written by a person; a larger file is something else under a wrong name."""
+
+MAX_NOTED: Final = 1_000
+"""Notes of newer syntax that are placed; twenty are shown."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
 _PLACE: Final = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
@@ -93,11 +97,17 @@ def parse(text: str, problems: Problems) -> dict[str, Any] | None:
             hint="save the file as UTF-8 without one",
         )
         return None
+    deep = key_too_deep(text)
+    if deep is not None:
+        line, column = diagnostics.line_and_column(text, deep)
+        message = f"not TOML that is read here: a key of more than {MAX_DEPTH} parts"
+        problems.add_at("TB003", message, line=line, column=column)
+        return None
     document: dict[str, Any] | None = None
     failure: Exception | None = None
     try:
         document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, too many digits
+    except (ValueError, RecursionError, MemoryError) as error:  # ValueError: also too many digits
         failure = error
     if (failure is not None or _lenient_parser()) and _note_newer_syntax(text, problems):
         return None
@@ -150,7 +160,7 @@ def _lenient_parser() -> bool:
 def _note_newer_syntax(text: str, problems: Problems) -> bool:
     """Note what only TOML 1.1 accepts; whether there is any."""
     found = diagnostics.newer_syntax(text)
-    for newer in found:
+    for newer in found[:MAX_NOTED]:
         line, column = diagnostics.line_and_column(text, newer.offset)
         problems.add_at(
             "TB004",
@@ -165,7 +175,7 @@ def _note_newer_syntax(text: str, problems: Problems) -> bool:
 
 def _note_syntax(text: str, error: Exception, problems: Problems) -> None:
     """Note a syntax error where the parser says it is."""
-    if isinstance(error, RecursionError):
+    if isinstance(error, RecursionError | MemoryError):
         problems.add_at("TB003", "not TOML: nested too deeply", line=1, column=1)
         return
     digits = _DIGITS.search(text)

@@ -50,6 +50,11 @@ def workload_schema() -> dict[str, Any]:
     return with_plug_ins(loaded)
 
 
+def warm() -> None:
+    """Compile the schema, so that processes that are forked have it."""
+    _accepts()
+
+
 def forget() -> None:
     """Forget the compiled schema: the kinds have changed."""
     for cached in (workload_schema, _accepts, _validator):

@@ -43,13 +43,15 @@ def annotate(run: Run, place: Callable[[Row], str | None]) -> tuple[str, ...]:
 
 
 def annotate_problems(problems: Sequence[Diagnostic]) -> tuple[str, ...]:
-    """An `::error` at the place of each problem of a workload file."""
-    lines = [
-        f"::error file={_property(one.file)},line={one.line},col={one.column},title={_property(one.code)}::"
-        + _message(f"{one.message}\n{one.hint}" if one.hint else one.message)
-        for one in problems
-    ]
-    return tuple(_limited(lines, "error"))
+    """An `::error` or `::warning` at the place of each problem of a workload file."""
+    lines: dict[str, list[str]] = {"error": [], "warning": []}
+    for one in problems:
+        place = f"file={_property(one.file)},line={one.line},col={one.column}"
+        end = f"endColumn={one.column + one.length}"
+        message = _message(f"{one.message}. {one.hint}" if one.hint else one.message)
+        line = f"::{one.severity} {place},{end},title={_property(one.code)}::{message}"
+        lines[one.severity].append(line)
+    return (*_limited(lines["error"], "error"), *_limited(lines["warning"], "warning"))
 
 
 def _command(command: str, trouble: Trouble, place: str | None) -> str:

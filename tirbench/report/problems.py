@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.diagnostics import shown
 from tirbench.report import text
@@ -14,27 +13,65 @@ if TYPE_CHECKING:
 
     from tirbench.diagnostics import Diagnostic
 
+SCHEMA: Final = 1
+"""Version of the JSON form: `schema/check.schema.json` describes it."""
+
 
 def render(problems: Sequence[Diagnostic], form: str, *, workloads: int, cases: int) -> str:
     """The problems of all files in one of the formats, and how much is right.
 
     Args:
-        problems: of all files, sorted by place.
-        form: `text`, `markdown`, `json` or `github`.
-        workloads: files without a problem.
+        problems: of all files, sorted by place; warnings are of files that are right.
+        form: `text`, `markdown`, `json`, `github` or `sarif`.
+        workloads: files without an error.
         cases: selected cases of these.
     """
-    if form == "json":
-        listed = [{**asdict(one), "path": list(one.path)} for one in problems]
-        data = {"problems": listed, "workloads": workloads, "cases": cases}
-        return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
-    right = f"{text.count(workloads, 'workload')} with {text.count(cases, 'case')} checked"
-    summary = f"{text.count(len(problems), 'problem')}; {right}" if problems else right
-    body = shown(problems)
-    if form == "markdown":
-        return f"```\n{body}\n```\n\n{summary}\n" if problems else f"{summary}\n"
-    if form == "github":
-        from tirbench.report import github
+    match form:
+        case "json":
+            return _json(document(problems, workloads=workloads, cases=cases))
+        case "sarif":
+            from tirbench.report import sarif
 
-        return "".join(f"{line}\n" for line in github.annotate_problems(problems)) + f"{summary}\n"
-    return f"{body}\n\n{summary}\n" if problems else f"{summary}\n"
+            return _json(sarif.document(problems))
+        case _:
+            pass
+    summary = _summary(problems, workloads, cases)
+    if not problems:
+        return f"{summary}\n"
+    match form:
+        case "markdown":
+            body = shown(problems)
+            fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", body)), 0)
+            return f"{fence}\n{body}\n{fence}\n\n{summary}\n"
+        case "github":
+            from tirbench.report import github
+
+            lines = github.annotate_problems(problems)
+            return "".join(f"{line}\n" for line in lines) + f"{summary}\n"
+        case _:
+            return f"{shown(problems)}\n\n{summary}\n"
+
+
+def document(problems: Sequence[Diagnostic], *, workloads: int, cases: int) -> dict[str, Any]:
+    """The problems as data."""
+    from dataclasses import asdict
+
+    listed = [{**asdict(one), "path": list(one.path)} for one in problems]
+    return {"schema": SCHEMA, "problems": listed, "workloads": workloads, "cases": cases}
+
+
+def _json(data: dict[str, Any]) -> str:
+    """An indented document, all ASCII: it is also read on terminals, and names may hold anything."""
+    import json
+
+    return json.dumps(data, indent=2) + "\n"
+
+
+def _summary(problems: Sequence[Diagnostic], workloads: int, cases: int) -> str:
+    right = f"{text.count(workloads, 'workload')} with {text.count(cases, 'case')} checked"
+    errors = sum(one.severity == "error" for one in problems)
+    parts = [text.count(errors, "problem")] if errors else []
+    if errors < len(problems):
+        parts.append(text.count(len(problems) - errors, "warning"))
+    parts.append(right)
+    return "; ".join(parts)

@@ -119,9 +119,15 @@ def kind_of(outcome: Outcome) -> Kind:
 
 
 def word(outcome: Outcome) -> str:
-    """The word for an outcome; a reference that failed is a `BASELINE_ERROR`."""
-    if isinstance(outcome, Failed) and outcome.row.role == "reference":
-        return BASELINE_ERROR
+    """The word for an outcome: its kind, and of what failed the cause where it is more than an exception.
+
+    A reference that failed is a `BASELINE_ERROR`.
+    """
+    if isinstance(outcome, Failed):
+        if outcome.row.role == "reference":
+            return BASELINE_ERROR
+        if outcome.cause != "raised":
+            return outcome.cause.replace("_", " ")
     return kind_of(outcome)
 
 

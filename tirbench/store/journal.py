@@ -10,8 +10,8 @@
         logs/             what workers printed
 
 A run that is killed leaves what it has finished; whoever reads it is told that it is incomplete, and
-`resume_run` goes on in the same folder. One process at a time writes a run (`flock`, which no death outlives).
-Nothing in the folder names a host, a user or a path of the machine.
+`resume_run` goes on in the same folder. One process at a time writes a run (`flock`, which no death
+outlives). Nothing in the folder names a host, a user or a path of the machine.
 """
 
 from __future__ import annotations
@@ -77,12 +77,22 @@ class RunWriter:
         write(path, text)
         return path
 
-    def outcome(self, outcome: Outcome) -> None:
-        """Keep what became of one row; it is on the disk when this returns.
+    def outcome(self, *outcomes: Outcome) -> None:
+        """Keep what became of a row, or of several; it is on the disk when this returns.
 
         Raises:
-            ValueError: the row was not asked for, or has an outcome already.
+            ValueError: a row was not asked for, or has an outcome already.
+            StorageError: the disk is full.
         """
+        for outcome in outcomes:
+            self._keep(outcome)
+        try:
+            for file in (self._samples, self._outcomes):  # never an outcome without its samples
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise _unwritten(error) from error
+
+    def _keep(self, outcome: Outcome) -> None:
         key = outcome.row.key
         if outcome.row not in self._asked:
             raise ValueError(f"{key} was not asked of this run")
@@ -90,11 +100,6 @@ class RunWriter:
             raise ValueError(f"{key} has an outcome already")
         self._append(self._outcomes, codec.dump(outcome))
         self._answered.add(key)
-        try:
-            for file in (self._samples, self._outcomes):  # never an outcome without its samples
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise _unwritten(error) from error
 
     def jobs(self, jobs: Iterable[Job], explicit: Iterable[str], inputs: str) -> None:
         """Keep the plan, before anything of it is run.
@@ -108,7 +113,7 @@ class RunWriter:
             codec.dump(replace(job, harness=f"harness/{job.harness.rpartition('/')[2]}"))
             for job in jobs
         ]
-        self._metadata["explicit"] = sorted(explicit)
+        self._metadata["explicit"] = [*sorted(explicit)]
         self._metadata["inputs"] = inputs
         self._write_metadata()
 
