@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from tirbench.launch.triton import (
     chosen_configuration,
     has_tuner,
     is_tuned,
+    own_compiler,
     prepared,
     recorded,
 )
@@ -295,3 +297,21 @@ def test_the_interpreter_verifies_the_first_configuration(tmp_path: Path, name: 
     assert set(grids) == {64}
     assert found == []
     assert chosen_configuration(kernel) == SMALL
+
+
+def test_triton_compiles_as_if_inductor_had_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "/torch/bin/ptxas")  # what inductor leaves behind
+    with own_compiler(compiled_by_torch=False):
+        assert "TRITON_PTXAS_PATH" not in os.environ
+    assert os.environ["TRITON_PTXAS_PATH"] == "/torch/bin/ptxas"
+    with own_compiler(compiled_by_torch=True):
+        assert os.environ["TRITON_PTXAS_PATH"] == "/torch/bin/ptxas"
+
+
+def test_what_inductor_sets_inside_is_kept_for_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_PTXAS_PATH", raising=False)
+    with own_compiler(compiled_by_torch=False):
+        monkeypatch.setenv("TRITON_PTXAS_PATH", "/torch/bin/ptxas")
+    assert os.environ["TRITON_PTXAS_PATH"] == "/torch/bin/ptxas"
+    with own_compiler(compiled_by_torch=False):
+        assert "TRITON_PTXAS_PATH" not in os.environ

@@ -66,6 +66,7 @@ class Declared:
     requires: Requires
     unchecked: str | None
     launches_triton: bool = False
+    compiled_by_torch: bool = False
     executables: list[Any] = field(default_factory=list)
     tuned: list[Any] = field(default_factory=list)
     facts: list[Callable[[], CodeFacts | None]] = field(default_factory=list)
@@ -291,6 +292,8 @@ class Case:
         A closure is another one at each placement, since it holds other tensors. Torch keys what it
         compiled by their common code and guards on shapes, so that this is no second compilation.
         """
+        if self._building is not None:
+            self._building.compiled_by_torch = True
         key = (function, mode)
         if key not in self._shared.compiled:
             self._shared.compiled[key] = call.compiled(function, mode)

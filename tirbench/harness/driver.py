@@ -142,7 +142,8 @@ class CaseRun:
         """The launch closure of one implementation; `None` where building failed."""
         self.stage("build", declared.name)
         try:
-            launch = case.build(declared)
+            with triton.own_compiler(compiled_by_torch=False):
+                launch = case.build(declared)
             if not callable(launch):
                 raise TypeError(
                     f"the builder returned {type(launch).__name__}, not a closure to launch"
@@ -163,7 +164,10 @@ class CaseRun:
         """One restored, poisoned call, compared with the oracle; answers the row where it is not right."""
         self.stage(stage, declared.name)
         try:
-            with triton.recorded(declared.launches_triton) as kernels:
+            with (
+                triton.own_compiler(compiled_by_torch=declared.compiled_by_torch),
+                triton.recorded(declared.launches_triton) as kernels,
+            ):
                 verification = verify(case, declared, launch, expected)
         except Exception as error:  # noqa: BLE001 - kernels raise what they like
             self.fail(declared.name, stage, error)

@@ -58,7 +58,9 @@ def triton(_: str, kind: str) -> str:
     import importlib.util
     import tempfile
 
-    with tempfile.TemporaryDirectory() as folder:  # Triton reads the source of a kernel from its file
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # Triton reads the source of a kernel from its file
         path = Path(folder) / "tirbench_probe.py"
         path.write_text(SOURCE)
         spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -91,7 +93,9 @@ def nvrtc(_: str, __: str) -> str:
 
     major, minor = torch.cuda.get_device_capability()
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "probe.cu").write_text('extern "C" __global__ void probe(float* x) { *x = 1; }')
+        Path(folder, "probe.cu").write_text(
+            'extern "C" __global__ void probe(float* x) { *x = 1; }'
+        )
         compiled(
             CudaSource(folder=Path(folder), file="probe.cu", expression="probe"),
             f"sm_{major}{minor}",

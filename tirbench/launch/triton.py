@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -49,6 +50,43 @@ KIND = Kind(
         },
     ),
 )
+
+
+_AT_START: Final = {name: text for name, text in os.environ.items() if name.startswith("TRITON_")}
+
+
+@contextmanager
+def own_compiler(compiled_by_torch: bool) -> Iterator[None]:
+    """Compile Triton kernels as a program without torch.compile would.
+
+    Inductor sets `TRITON_PTXAS_PATH` to the ptxas that torch brings and `TRITON_CACHE_DIR` to its own,
+    for good. On an H200 (torch 2.11, Triton 3.6) kernels that were compiled after the first
+    torch.compile of the process got other machine code than before it, one of them 1 % slower. The
+    variables are as they were at the start of the process inside, and as inductor left them after.
+
+    Args:
+        compiled_by_torch: what is compiled inside is torch.compile's: leave everything to it.
+    """
+    if compiled_by_torch:
+        yield
+        return
+    before = _variables()
+    _set(_AT_START)
+    try:
+        yield
+    finally:
+        changed = {name: text for name, text in _variables().items() if _AT_START.get(name) != text}
+        _set({**before, **changed})
+
+
+def _variables() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if name.startswith("TRITON_")}
+
+
+def _set(variables: Mapping[str, str]) -> None:
+    for name in _variables().keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
 
 
 def interpreted() -> bool:
