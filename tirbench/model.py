@@ -679,10 +679,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofs:
-    """Measured ceilings of a device: copy bandwidth and matrix product rate by dtype name."""
+    """Measured ceilings of a device: copy bandwidth and matrix product rate by dtype name.
+
+    `tflops` is of random values and what a rate is compared to; `zeros_tflops` is of zeros, which draw
+    the least power: faster than that is no product at all.
+    """
 
     copy_gbytes_per_s: float | None = None
     tflops: tuple[tuple[str, float], ...] = ()
+    zeros_tflops: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from tirbench import digest, store
+from tirbench import codec, digest, store
 from tirbench.diagnostics import locate
 from tirbench.errors import UsageError
 from tirbench.expand import expand
@@ -296,9 +296,7 @@ def measure_device(
         for event in events:
             if isinstance(event, Reported) and event.data.get("event") == "roofs":
                 data = event.data
-                finish.roofs = Roofs(
-                    copy_gbytes_per_s=data["copy"], tflops=tuple(sorted(data["tflops"].items()))
-                )
+                finish.roofs = codec.load(Roofs, data["roofs"])
                 finish.l2_bytes = int(data["device"]["l2_bytes"])
                 kept.roofs(finish.roofs)
                 facts = {**dict(finish.machine.facts), **data["device"]}

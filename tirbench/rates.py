@@ -45,13 +45,22 @@ def rated(outcome: Outcome, roofs: Roofs, l2_bytes: int) -> Outcome:
     if not isinstance(outcome, Timed):
         return outcome
     reached = rates(outcome, roofs)
+    limit = _limit(outcome, reached, roofs)
     held = reached.roof_by == "compute" or (outcome.work.bytes or 0) >= L2_SHARE * l2_bytes
-    if reached.roof is not None and reached.roof > IMPOSSIBLE and held:
+    if limit is not None and limit > IMPOSSIBLE and held:
         key = "bytes" if reached.roof_by == "bandwidth" else "flops"
         return Failed(
             row=outcome.row,
             stage="time",
-            reason=f"{outcome.estimate.midmean_us:.4g} µs would be {reached.roof:.0%} of the measured "
+            reason=f"{outcome.estimate.midmean_us:.4g} µs would be {limit:.0%} of the measured "
             f"{reached.roof_by} roof: look at [work] {key} and at what the kernel really does",
         )
     return replace(outcome, rates=reached)
+
+
+def _limit(timed: Timed, reached: Rates, roofs: Roofs) -> float | None:
+    """The share of what is possible at all: of a product of zeros where compute binds."""
+    zeros = dict(roofs.zeros_tflops).get(timed.work.roof or "")
+    if reached.roof_by == "compute" and zeros is not None and reached.tflops is not None:
+        return reached.tflops / zeros
+    return reached.roof

@@ -132,3 +132,12 @@ def test_twice_the_time_is_half_of_every_rate(
     for name in ("gbytes_per_s", "tflops", "roof"):
         assert getattr(after, name) * factor == pytest.approx(getattr(before, name))
     assert after.roof_by == before.roof_by
+
+
+def test_operands_with_few_bits_may_beat_the_roof_of_random_ones_but_not_that_of_zeros() -> None:
+    roofs = Roofs(tflops=(("bfloat16", 800.0),), zeros_tflops=(("bfloat16", 900.0),))
+    fast = timed(10.0, WorkDone(flops=8.8e9, roof="bfloat16"))
+    assert isinstance(rated(fast, roofs, 0), Timed)
+    impossible = rated(timed(10.0, WorkDone(flops=9.6e9, roof="bfloat16")), roofs, 0)
+    assert isinstance(impossible, Failed)
+    assert "107% of the measured compute roof" in impossible.reason

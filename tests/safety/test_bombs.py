@@ -52,9 +52,9 @@ BOMBS = {
     "more cases than atoms": WHOLE.replace(
         MATRIX, MATRIX + "\n" + lines(300, lambda i: f"p{i} = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]")
     ),
-    "a long axis": WHOLE.replace(MATRIX, f"batch = [{', '.join(map(str, range(1, 90_000)))}]"),
+    "a long axis": WHOLE.replace(MATRIX, f"batch = [{', '.join(map(str, range(1, 3_000)))}]"),
     "a long axis without its name in the id": WHOLE.replace(
-        MATRIX, f"batch = [{', '.join(map(str, range(1, 9_000)))}]"
+        MATRIX, f"batch = [{', '.join(map(str, range(1, 2_000)))}]"
     ).replace("_b{batch}", ""),
     "cases one by one": WHOLE + lines(40_000, lambda i: f"[[case]]\nhidden={i}\nbatch=3"),
     "unknown keys": WHOLE + lines(90_000, lambda i: f"a{i} = 1"),
@@ -98,7 +98,7 @@ BOMBS = {
     "a dotted key": f"{WHOLE}[meta]\n{'.'.join('a' * 400_000)} = 1",
     "a dotted header": f"{WHOLE}[{'.'.join('a' * 400_000)}]\nx = 1",
     "a quoted dotted key": WHOLE + "[meta]\n" + ".".join(['"a b"'] * 90_000) + " = 1",
-    "dotted keys": f"{WHOLE}[meta]\n" + lines(4_000, lambda i: ".".join("a" * 60) + f".k{i} = 1"),
+    "dotted keys": f"{WHOLE}[meta]\n" + lines(900, lambda i: ".".join("a" * 60) + f".k{i} = 1"),
     # expressions
     "a tower of powers": expression("62 ** 62 ** 62 ** 62"),
     "parentheses": expression("(" * 490 + "1" + ")" * 490),

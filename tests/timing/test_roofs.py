@@ -15,7 +15,9 @@ def test_roofs_of_a_cpu_are_positive_and_leave_out_what_it_cannot_multiply(
     monkeypatch.setattr(roofs, "SIDES", {"cpu": (16, 32)})
     monkeypatch.setattr(roofs, "SLOW_SIDES", {"cpu": (16, 32)})
 
-    gbytes_per_s, tflops = roofs.measure_roofs("cpu", ["float32", "float64", "bool"])
+    measured = roofs.measure_roofs("cpu", ["float32", "float64", "bool"])
+    gbytes_per_s, tflops = measured.copy_gbytes_per_s, measured.tflops
+    assert measured.zeros_tflops.keys() == tflops.keys()
     assert gbytes_per_s > 0.01
     assert set(tflops) == {"float32", "float64"}
     assert all(value > 0 for value in tflops.values())

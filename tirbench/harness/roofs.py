@@ -11,7 +11,7 @@ from typing import Any
 
 from tirbench import codec
 from tirbench.harness.device import Device
-from tirbench.model import CaseJob, Failed, Plan, Verification, Verified
+from tirbench.model import CaseJob, Failed, Plan, Roofs, Verification, Verified
 from tirbench.timing.roofs import measure_roofs
 
 COPY = "copy"  # as in tirbench.pipeline, which cannot import this module: it needs torch
@@ -24,12 +24,12 @@ class RoofProgram:
     """Measures copy bandwidth and matrix product rates."""
 
     def run(self, job: CaseJob, plan: Plan, report: Callable[[dict[str, Any]], None]) -> None:
-        """Report `{"event": "roofs", "copy": GB/s, "tflops": {dtype: TFLOP/s}, "device": {name: text}}`."""
+        """Report `{"event": "roofs", "roofs": Roofs, "device": {name: text}}`."""
         report({"event": "stage", "case": job.case, "implementation": None, "stage": "time"})
         dtypes = [row.implementation for row in job.rows if row.implementation != COPY]
         try:
             device = Device(plan.device)
-            copy, tflops = measure_roofs(plan.device, dtypes)
+            measured = measure_roofs(plan.device, dtypes)
         except Exception as error:  # noqa: BLE001 - a device without a ceiling still has times
             reason = f"{type(error).__name__}: {error}"
             for row in job.rows:
@@ -37,8 +37,14 @@ class RoofProgram:
                 report({"event": "outcome", "outcome": codec.dump(answer)})
         else:
             facts = {name: str(getattr(device, name)) for name in DEVICE_FACTS}
-            found = {"copy": copy, "tflops": tflops, "device": facts}
-            report({"event": "roofs", "case": job.case, **found})
+            found = Roofs(
+                copy_gbytes_per_s=measured.copy_gbytes_per_s,
+                tflops=tuple(sorted(measured.tflops.items())),
+                zeros_tflops=tuple(sorted(measured.zeros_tflops.items())),
+            )
+            report(
+                {"event": "roofs", "case": job.case, "roofs": codec.dump(found), "device": facts}
+            )
             unchecked = Verification(method="unchecked", worst=None)
             for row in job.rows:
                 done = Verified(row=row, verification=unchecked, untimed="a ceiling, not a kernel")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import torch
 
-from tirbench.timing.api import bench
 from tirbench.averages import midmean
+from tirbench.timing.api import bench
 from tirbench.timing.plan import Closure
 
 Multiply: TypeAlias = Callable[[torch.Tensor, torch.Tensor], object]
@@ -31,9 +32,26 @@ SLOW: Final = frozenset({"float32", "float64"})
 EIGHT_BITS: Final = frozenset({"float8_e4m3fn", "float8_e5m2"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The roofs of a device.
+
+    Attributes:
+        copy_gbytes_per_s: GB/s of a large copy, bytes read plus bytes written.
+        tflops: TFLOP/s of the best matrix product of random values, by dtype (TOP/s for int8).
+        zeros_tflops: the same of zeros. Arithmetic draws power by the bits that change, and power sets the
+            clock: operands with few bits (dequantised fp4) run faster than random ones, none faster
+            than zeros.
+    """
+
+    copy_gbytes_per_s: float
+    tflops: dict[str, float]
+    zeros_tflops: dict[str, float]
+
+
 def measure_roofs(
     device: object = None, dtypes: Iterable[str] = ("float16", "bfloat16", "float32")
-) -> tuple[float, dict[str, float]]:
+) -> Measured:
     """Measure the roofs of a device.
 
     Args:
@@ -41,16 +59,21 @@ def measure_roofs(
         dtypes: element types by their names in torch.
 
     Returns:
-        GB/s of a large copy (bytes read plus bytes written), and TFLOP/s of the best matrix product
-        for each type that the device can multiply (TOP/s for int8); types that it cannot are left
-        out. float32 is measured with TF32 allowed: that is what a kernel may use.
+        The roofs; types that the device cannot multiply are left out. float32 is measured with TF32
+        allowed: that is what a kernel may use.
     """
     place = torch.device("cuda" if device is None else str(device))
+    names = tuple(dtypes)
     with _tf32():
-        found = {dtype: _product_tflops(place, dtype) for dtype in dtypes}
-    return _copy_gbytes_per_s(place), {
-        dtype: tflops for dtype, tflops in found.items() if tflops is not None
-    }
+        random, zeros = (
+            {
+                dtype: tflops
+                for dtype in names
+                if (tflops := _product_tflops(place, dtype, random=random)) is not None
+            }
+            for random in (True, False)
+        )
+    return Measured(copy_gbytes_per_s=_copy_gbytes_per_s(place), tflops=random, zeros_tflops=zeros)
 
 
 def _copy_gbytes_per_s(place: torch.device) -> float:
@@ -60,13 +83,13 @@ def _copy_gbytes_per_s(place: torch.device) -> float:
     return 2 * size / _midmean_us(place, lambda: target.copy_(source)) / 1e3
 
 
-def _product_tflops(place: torch.device, dtype: str) -> float | None:
+def _product_tflops(place: torch.device, dtype: str, *, random: bool) -> float | None:
     """The best product of that type; None where torch cannot multiply it there."""
     sides = SLOW_SIDES if dtype in SLOW else SIDES
     best: float | None = None
     for side in sides[place.type]:
         try:
-            launch = _product(place, dtype, side)
+            launch = _product(place, dtype, side, random=random)
             launch()
         except (RuntimeError, TypeError, NotImplementedError, AttributeError):
             # torch says so in all these ways when a type has no product on a device
@@ -76,20 +99,20 @@ def _product_tflops(place: torch.device, dtype: str) -> float | None:
     return best
 
 
-def _product(place: torch.device, dtype: str, side: int) -> Closure:
-    """A closure that multiplies two square matrices of random values.
-
-    Random, because the power that a product takes depends on its bits: zeros are faster.
-    """
+def _product(place: torch.device, dtype: str, side: int, *, random: bool) -> Closure:
+    """A closure that multiplies two square matrices of random values, or of zeros."""
     generator = torch.Generator(place).manual_seed(0)
     kind: torch.dtype = getattr(torch, dtype)
     if dtype == "int8":
+        low, high = (-128, 127) if random else (0, 1)
         a, b = (
-            torch.randint(-128, 127, (side, side), dtype=kind, device=place, generator=generator)
+            torch.randint(low, high, (side, side), dtype=kind, device=place, generator=generator)
             for _ in range(2)
         )
         return lambda: torch._int_mm(a, b)  # noqa: SLF001  # torch has no public int8 product
     a, b = (torch.randn(side, side, device=place, generator=generator).to(kind) for _ in range(2))
+    if not random:
+        a, b = torch.zeros_like(a), torch.zeros_like(b)
     if dtype in EIGHT_BITS:
         one = torch.ones((), device=place)
         right = b.t()
