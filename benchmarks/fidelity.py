@@ -29,16 +29,20 @@ PAIRS: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two readings that must agree: within `share` from `border_us` up, within `floor_us` below."""
+    """Two readings of one closure.
+
+    With a target they must agree: within `share` from `border_us` up, within `floor_us` below. Without
+    one the line only informs, and `why` says what differs between the two by their nature.
+    """
 
     ours: str
     theirs: str
-    share: float
-    floor_us: float
-    border_us: float
+    share: float = math.inf
+    floor_us: float = math.inf
+    border_us: float = math.inf
+    why: str = ""
 
 
-# The targets; the last one has none of its own: an event pair costs a constant that the empty kernel shows.
 COMPARISONS: Final = (
     Comparison(ours="event", theirs="do_bench", share=0.01, floor_us=0.3, border_us=50),
     Comparison(ours="proton", theirs="public_proton", share=0.005, floor_us=0.2, border_us=20),
@@ -49,9 +53,19 @@ COMPARISONS: Final = (
         floor_us=0.2,
         border_us=20,
     ),
-    Comparison(ours="cudagraph_proton", theirs="proton", share=0.005, floor_us=0.2, border_us=20),
     Comparison(ours="kineto_sum", theirs="proton", share=0.005, floor_us=0.2, border_us=20),
-    Comparison(ours="event_beside", theirs="kineto_span", share=0.01, floor_us=1.0, border_us=50),
+    Comparison(
+        ours="cudagraph_proton",
+        theirs="proton",
+        why="in a graph the kernel starts right behind the flush, a launch comes later: the two public "
+        "protocols differ by as much (see public_cudagraph_proton and public_proton)",
+    ),
+    Comparison(
+        ours="event_beside",
+        theirs="kineto_span",
+        why="the span is given the cost of an event pair that the empty kernel shows, which a busy GPU "
+        "partly hides",
+    ),
 )
 EVENT_OVER_SPAN: Final = COMPARISONS[-1]
 
@@ -88,14 +102,20 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the two files")
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--seconds", type=float, default=300.0, help="stop measuring after this")
+    parser.add_argument("--readings", type=Path, help="a fidelity.json: write its table again")
     arguments = parser.parse_args()
-    if not _has_gpu():
+    if arguments.readings is not None:
+        kept = json.loads(arguments.readings.read_text(encoding="utf-8"))
+        facts, readings = kept["facts"], kept["readings"]
+    elif not _has_gpu():
         print("fidelity: torch finds no CUDA device", file=sys.stderr)
         return 3
-    facts, readings, seconds = measure(arguments.pairs, arguments.seconds)
+    else:
+        facts, readings, seconds = measure(arguments.pairs, arguments.seconds)
+        facts["seconds"] = round(seconds)
+        facts["date"] = datetime.now(timezone.utc).date().isoformat()
+        facts["command"] = f"python3 -m benchmarks.fidelity --seconds {arguments.seconds:g}"
     lines = compare(readings)
-    facts["seconds"] = round(seconds)
-    facts["date"] = datetime.now(timezone.utc).date().isoformat()
     text = markdown(facts, lines, claims(readings), refusals(readings))
     print(text)
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -228,10 +248,12 @@ def _line(
     low, high = median_interval(ratios)
     theirs_us = median(theirs for _, theirs in pairs)
     difference_us = median(ours - theirs for ours, theirs in pairs)
-    if theirs_us >= comparison.border_us:
-        passed = abs(median(ratios) - 1) <= comparison.share
+    if comparison.why:
+        verdict = "–"
+    elif theirs_us >= comparison.border_us:
+        verdict = "pass" if abs(median(ratios) - 1) <= comparison.share else "FAIL"
     else:
-        passed = abs(difference_us) <= comparison.floor_us
+        verdict = "pass" if abs(difference_us) <= comparison.floor_us else "FAIL"
     return Line(
         closure=name,
         ours=comparison.ours,
@@ -243,7 +265,7 @@ def _line(
         low=low,
         high=high,
         difference_us=difference_us,
-        verdict="pass" if passed else "FAIL",
+        verdict=verdict,
     )
 
 
@@ -287,13 +309,14 @@ def markdown(
     facts: dict[str, Any], lines: list[Line], limits: list[str], refused: list[str]
 ) -> str:
     """The report."""
-    failed = sum(line.verdict == "FAIL" for line in lines)
+    judged = [line for line in lines if line.verdict != "–"]
+    failed = sum(line.verdict == "FAIL" for line in judged)
     parts = [
         "# Fidelity of the timers",
         "",
         ", ".join(f"{key} {value}" for key, value in facts.items()),
         "",
-        f"{len(lines) - failed} of {len(lines)} comparisons pass.",
+        f"{len(judged) - failed} of {len(judged)} comparisons with a target pass.",
         "`ratio` is ours / theirs, the median over alternating pairs with its 95 % interval;",
         "below the border of a comparison the difference counts.",
         "",
@@ -306,7 +329,8 @@ def markdown(
         f"| {line.difference_us:+.3f} | {line.verdict} |"
         for line in lines
     ]
-    for title, items in (("Limits", limits), ("Refused", refused)):
+    informs = [f"{one.ours} and {one.theirs}: {one.why}" for one in COMPARISONS if one.why]
+    for title, items in (("Without a target", informs), ("Limits", limits), ("Refused", refused)):
         if items:
             parts += ["", f"## {title}", "", *(f"* {item}" for item in items)]
     return "\n".join(parts) + "\n"

@@ -346,12 +346,12 @@ class Killer:
         found.failed_rows.update(o.cause for o in outcomes if isinstance(o, Failed))
 
 
-def light(root: Path, again: bool) -> list[str]:  # noqa: FBT001 - passed as a function
+def light(root: Path, again: bool) -> list[str]:
     """The command of a run without torch."""
     return [sys.executable, __file__, "--child", str(root), *(["--again"] if again else [])]
 
 
-def whole(_: Path, again: bool) -> list[str]:  # noqa: FBT001 - passed as a function
+def whole(_: Path, again: bool) -> list[str]:
     """The command of a run of tirbench itself."""
     quick = ["--placements", "1", "--rounds", "1", "--device", "cpu"]
     arguments = ["--resume", "latest"] if again else ["copy.toml", *quick]

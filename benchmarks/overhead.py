@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tirbench import codec, pipeline, report, store
 from tirbench.execute import Workers, describe, jobs
-from tirbench.execute.events import CaseDone, RowDone, StageStarted
+from tirbench.execute.events import CaseDone, StageStarted
 from tirbench.execute.lock import DeviceLock
 from tirbench.execute.pool import Server
 from tirbench.model import Timed
@@ -221,7 +221,9 @@ def run(reading: Reading, options: pipeline.Options, *, fresh: bool) -> Measured
     clock.timed("report", report.render)(kept.run, "text", width=120, color=False)
     timed = sum(isinstance(outcome, Timed) for outcome in kept.run.outcomes)
     if timed != len(kept.rows):
-        raise SystemExit(f"only {timed} of {len(kept.rows)} rows were timed: {kept.run.outcomes[:3]}")
+        raise SystemExit(
+            f"only {timed} of {len(kept.rows)} rows were timed: {kept.run.outcomes[:3]}"
+        )
     return Measured(clock=clock, wall_s=wall_s, rows=len(kept.rows))
 
 
@@ -252,9 +254,7 @@ def alone(reading: Reading, options: pipeline.Options, samples: int) -> list[flo
 # --- The page -------------------------------------------------------------------------------------
 
 
-def page(
-    warm: Measured, fresh: Measured, single_s: list[float], machine: Machine
-) -> Iterator[str]:
+def page(warm: Measured, fresh: Measured, single_s: list[float], machine: Machine) -> Iterator[str]:
     """What was measured, as Markdown."""
     versions, facts = dict(machine.versions), dict(machine.facts)
     one_s = statistics.median(single_s)
@@ -337,7 +337,9 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--cases", type=int, default=50)
     parser.add_argument("--fresh", type=int, default=10, help="cases with a worker of their own")
-    parser.add_argument("--alone", type=int, default=3, help="cases with an interpreter of their own")
+    parser.add_argument(
+        "--alone", type=int, default=3, help="cases with an interpreter of their own"
+    )
     parser.add_argument("--timer", help="as of `tirbench exec`")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
@@ -345,7 +347,9 @@ def main() -> None:
     options = pipeline.Options(device=device, timer=asked.timer, placements=1, rounds=1)
     with tempfile.TemporaryDirectory() as name:
         reading = suite(Path(name), asked.cases, device)
-        run(_first(reading, 2), options, fresh=False)  # compiled kernels and files are in caches now
+        run(
+            _first(reading, 2), options, fresh=False
+        )  # compiled kernels and files are in caches now
         warm = run(reading, options, fresh=False)
         single_s = alone(reading, options, asked.alone)
         fresh = run(_first(reading, asked.fresh), options, fresh=True)

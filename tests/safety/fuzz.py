@@ -54,7 +54,12 @@ def damaged(rng: random.Random, folder: Path) -> str:
     values = [index for index, part in enumerate(parts) if part[:1] == '"' or part.isdigit()]
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         index = rng.choice(values) if values and rng.random() < 0.7 else rng.randrange(len(parts))
-        parts[index] = rng.choice([rng.choice(WORDS), rng.choice(HOSTILE), ""])
+        if parts[index].isdigit() and rng.random() < 0.8:
+            parts[index] = rng.choice(("0", "1", "2", "3", "8", "64", "65", "100"))
+        elif rng.random() < 0.3:
+            parts[index] = parts[rng.choice(values)] if values else ""
+        else:
+            parts[index] = rng.choice([rng.choice(WORDS), rng.choice(HOSTILE), ""])
     return judged("".join(parts).encode("utf-8", "replace"), folder)
 
 

@@ -1,0 +1,1 @@
+"""Four bad kernels among good ones: `python -m benchmarks.planted`, on a CUDA device."""
