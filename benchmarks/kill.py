@@ -203,6 +203,11 @@ def marked(mark: str) -> dict[int, int]:
     return found
 
 
+def command(pid: int) -> str:
+    """The command line of a process."""
+    return (Path("/proc") / str(pid) / "cmdline").read_text().replace("\0", " ")
+
+
 def wait_until_gone(mark: str) -> float | None:
     """How long it took until no process of a run was left; `None` if some stayed."""
     start = time.monotonic()
@@ -286,7 +291,12 @@ class Killer:
     def look(self, root: Path, mark: str, said: Sequence[str], found: Found) -> None:
         """Count what is left of a killed run, and complete it."""
         gone_s = wait_until_gone(mark)
-        found.orphans += len(marked(mark)) if gone_s is None else 0
+        if gone_s is None:
+            found.orphans += len(marked(mark))
+            for pid in marked(mark):
+                status = Path(f"/proc/{pid}/status").read_text().split("\n")
+                print(f"left of {mark}: {command(pid)}", *status[:9], file=sys.stderr)
+                os.kill(pid, signal.SIGKILL)
         found.slowest_gone_s = max(found.slowest_gone_s, gone_s or 0.0)
         try:
             lock = DeviceLock("cpu", folder=self.folder / "locks", timeout_s=1)

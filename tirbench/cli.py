@@ -98,6 +98,7 @@ def form(command: F) -> F:
 def running(command: F) -> F:
     """What exec and verify share."""
     for decorate in (
+        click.option("--debug", is_flag=True, help="Show whole tracebacks."),
         click.option(
             "--device", type=click.Choice(["cuda", "cpu"]), help="Default: cuda where there is one."
         ),
@@ -190,7 +191,7 @@ def exec_(context: click.Context, /, **given: Any) -> int:
     if given["pin"]:
         store.require_committed(tree, allow_dirty=given["allow_dirty"])
     kept = _run(reading, options, tree)
-    _print_run(kept, given["form"])
+    _print_run(kept, given["form"], debug=given["debug"])
     if given["pin"]:
         asked = pipeline.PinOptions(allow_dirty=given["allow_dirty"])
         _pin(reading, kept, asked, options, tree)
@@ -209,7 +210,7 @@ def verify(**given: Any) -> int:
     if not reading.chosen and given["last_failed"]:
         return 0
     kept = _run(reading, options, store.read_tree(reading.root))
-    _print_run(kept, given["form"])
+    _print_run(kept, given["form"], debug=given["debug"])
     return pipeline.exit_code(kept.run.outcomes, invalid=bool(reading.problems))
 
 
@@ -526,7 +527,7 @@ def _print_problems(reading: Reading) -> bool:
     return bool(reading.problems)
 
 
-def _print_run(kept: KeptRun, form: str) -> None:
+def _print_run(kept: KeptRun, form: str, *, debug: bool = False) -> None:
     """Print the result of a run."""
     from tirbench import report
     from tirbench.report.terminal import look_of
@@ -539,5 +540,6 @@ def _print_run(kept: KeptRun, form: str) -> None:
         color=look.color,
         notes=kept.notes,
         folder=f".tirbench/runs/{kept.run.id}",
+        debug=debug,
     )
     click.echo(text, nl=False, color=look.color)

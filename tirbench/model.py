@@ -120,7 +120,10 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Implementation:
-    """Something timed: a kernel of ours or a reference of someone else's."""
+    """Something timed: a kernel of ours or a reference of someone else's.
+
+    `looser` is what the tolerances of a reference's outputs are multiplied by, `reason` why.
+    """
 
     name: str
     role: ImplementationRole
@@ -130,6 +133,8 @@ class Implementation:
     context: Function | None = None
     requires: Requirements = Requirements()
     unchecked: str | None = None
+    looser: Argument | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +155,7 @@ class OutputCheck:
     mask: str | None = None
     through: Function | None = None
     allow_nan: bool = False
+    allow_inf: bool = False
     unchecked: str | None = None
     reason: str | None = None
 
@@ -342,6 +348,8 @@ class BoundImplementation:
     requires: Requirements = Requirements()
     unchecked: str | None = None
     skipped: str | None = None
+    looser: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,6 +373,7 @@ class BoundOutput:
     mask: str | None = None
     through: BoundFunction | None = None
     allow_nan: bool = False
+    allow_inf: bool = False
     unchecked: str | None = None
     reason: str | None = None
 
@@ -477,6 +486,47 @@ class Job:
     deadlines: DeadlineChoice = DeadlineChoice()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileTarget:
+    """The device that code is compiled for: what expressions of a workload may read of it."""
+
+    arch: str
+    sm_count: int
+    l2_bytes: int
+    smem_bytes: int
+    memory_bytes: int
+    product: str
+
+    @property
+    def capability(self) -> float:
+        """9.0 of `sm_90`."""
+        number = int(self.arch.removeprefix("sm_"))
+        return number // 10 + number % 10 / 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileJob:
+    """The rows of one case that are compiled, on one architecture.
+
+    Attributes:
+        harness: path of the generated program.
+        case: id of the case.
+        rows: what is compiled.
+        target: the device.
+        configurations: pinned choices of tuned kernels, by implementation.
+        contents: tensors whose contents decide an argument; they are drawn on the CPU.
+        cut: steps of an implementation that are not compiled, as notes.
+    """
+
+    harness: str
+    case: str
+    rows: tuple[Row, ...]
+    target: CompileTarget
+    configurations: tuple[tuple[str, str], ...] = ()
+    contents: tuple[str, ...] = ()
+    cut: tuple[tuple[str, str], ...] = ()
+
+
 # --- As measured ----------------------------------------------------------------------------------
 
 Stage: TypeAlias = Literal["load", "allocate", "build", "verify", "time", "reverify"]
@@ -577,6 +627,49 @@ class Row:
     def key(self) -> str:
         """`workload/case/implementation`."""
         return f"{self.workload}/{self.case}/{self.implementation}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineCode:
+    """What the compiler says of one kernel of a sequence, without a device.
+
+    `spills` counts 32-bit registers, as Triton does: `stack_bytes` of a thread by four. `threads` are
+    those of a block, `None` where the code does not fix them; without them there is no `occupancy`: the
+    largest share of a multiprocessor's warps that can be resident at once (0 … 1), and what bounds it.
+    """
+
+    name: str
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+    instructions: int
+    threads: int | None = None
+    occupancy: float | None = None
+    limited_by: Literal["warps", "blocks", "registers", "shared memory"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """One implementation of one case compiled for an architecture, with the case's specialisation.
+
+    Exactly one of `code` and `failure` is there. `kernels` are those of one launch, in order; empty where
+    only source is generated. `notes` say what the digest assumes or leaves out.
+    """
+
+    row: Row
+    arch: str
+    code: CodeFacts | None = None
+    kernels: tuple[MachineCode, ...] = ()
+    notes: tuple[str, ...] = ()
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledSuite:
+    """What `aot` found, with the versions of the compilers: digests compare only under equal ones."""
+
+    compilers: tuple[tuple[str, str], ...]
+    compilations: tuple[Compilation, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -938,3 +1031,187 @@ class GateStep:
     implementation: str
     step: Literal["again", "confirm", "unpaired"]
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRow:
+    """A decision of the gate with what a reader needs beside it.
+
+    `path` is the workload's file; `pinned_us` and `midmean_us` are what was accepted and what is measured
+    now, `None` where there is no such number.
+    """
+
+    workload: str
+    path: str
+    decision: GateDecision
+    pinned_us: float | None = None
+    midmean_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateReport:
+    """What a gate says of every row it was asked about.
+
+    `judged` names what was: a run, or HEAD against a revision. `unreadable` are baselines that could not be
+    read, each with what to do; `notes` what a reader must know of all rows.
+    """
+
+    judged: str
+    rows: tuple[GateRow, ...]
+    environment: Environment | None = None
+    unreadable: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairPrice:
+    """What a row of an `ab` costs and what it can find, before it is measured.
+
+    `minimal_effect` is the least slowdown found in 95 % of all runs, relative; `gpu_s` the seconds of both
+    sides for one stage, flushes included. Both are `None` where nothing is known of the row's noise.
+    """
+
+    row: Row
+    slower_than: float
+    workers: int
+    minimal_effect: float | None = None
+    gpu_s: float | None = None
+    known_from: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairReport:
+    """What an `ab` says of every row, and of everything that is not the code.
+
+    `base` and `head` are the sides as they were asked for. `placebos` are the arms that load the code of
+    base twice; `left_out` are rows that this machine does not run, by reason.
+    """
+
+    id: str
+    base: str
+    head: str
+    hardware: str
+    verdicts: tuple[Verdict, ...]
+    placebos: tuple[Verdict, ...] = ()
+    environment: Environment | None = None
+    failures: tuple[Outcome, ...] = ()
+    left_out: tuple[tuple[str, int], ...] = ()
+    notes: tuple[str, ...] = ()
+    paths: tuple[tuple[str, str], ...] = ()
+    """Files of the workloads, by name."""
+
+
+# --- As reviewed ----------------------------------------------------------------------------------
+
+FieldClass: TypeAlias = Literal["identity", "implementation", "contract", "evidence", "cosmetic"]
+"""What a change of a field means for the numbers: another question, another answer, another promise,
+another measurement, or nothing (MEASURING, section 7)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that is written otherwise: `kernel triton`, `num_warps`, 4 → 8.
+
+    `old` or `new` is `None` where it was added or removed. `cases` are the ids it touches, where that is
+    not all of them; `place` is a line of HEAD's file, or of BASE's where HEAD has none.
+    """
+
+    workload: str
+    kind: FieldClass
+    subject: str
+    what: str
+    old: str | None
+    new: str | None
+    cases: tuple[str, ...] = ()
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weakening:
+    """Something that makes a number easier to reach or harder to doubt.
+
+    `reason` is what the author says of it, where there is something new that is said.
+    """
+
+    workload: str
+    subject: str
+    text: str
+    cases: tuple[str, ...] = ()
+    implementation: str | None = None
+    reason: str | None = None
+    place: str = ""
+
+
+PinVerdict: TypeAlias = Literal[
+    "faster", "slower", "same", "environment", "incomparable", "added", "removed"
+]
+"""`environment`: out of its band with the same machine code. `incomparable`: problem or protocol is
+another one, or the seal of one side is broken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinChange:
+    """A pinned row that BASE and HEAD have differently, with what may be believed of it."""
+
+    workload: str
+    hardware: str
+    path: str
+    case: str
+    implementation: str
+    old: PinnedRow | None
+    new: PinnedRow | None
+    verdict: PinVerdict
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ratio(self) -> float | None:
+        """new / old, where both mean the same; below 1 is faster."""
+        if self.old is None or self.new is None or self.verdict == "incomparable":
+            return None
+        return self.new.midmean_us / self.old.midmean_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinProblem:
+    """A row or file of HEAD's baselines that cannot stand as it is, and what to do."""
+
+    kind: Literal["stale", "missing", "broken"]
+    workload: str
+    path: str
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeChange:
+    """What the compiler says of a kernel on both sides: `registers` 96 → 128."""
+
+    row: Row
+    arch: str
+    old: Compilation
+    new: Compilation
+    changed: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diff:
+    """Everything that HEAD has otherwise than BASE, for a reviewer.
+
+    `notices` must be read and fail nothing. `measure` are the rows whose problem, protocol or code differs
+    and that were not pinned since. `rows` counts those of HEAD, `unchanged` those of which nothing that a
+    number depends on differs.
+    """
+
+    base: str
+    head: str
+    weakenings: tuple[Weakening, ...] = ()
+    problems: tuple[PinProblem, ...] = ()
+    pins: tuple[PinChange, ...] = ()
+    changes: tuple[Change, ...] = ()
+    code: tuple[CodeChange, ...] = ()
+    notices: tuple[str, ...] = ()
+    measure: tuple[Row, ...] = ()
+    measure_files: tuple[str, ...] = ()
+    invalid: tuple[str, ...] = ()
+    rows: int = 0
+    unchanged: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from tirbench.diagnostics import locate
 from tirbench.errors import UsageError
 from tirbench.expand import expand
 from tirbench.model import (
+    Baseline,
     CaseJob,
     DeadlineChoice,
     Failed,
@@ -58,6 +59,8 @@ class Options:
     deadlines: DeadlineChoice = field(default_factory=DeadlineChoice)
     gpus: int | None = None
     """How many of the visible GPUs to spread over: 0 for all of them, `None` to use the first alone."""
+    retune: bool = False
+    """Whether tuned kernels choose again, instead of taking the configurations that are pinned."""
 
 
 def compile_(reading: Reading, out: Path) -> list[Path]:
@@ -117,7 +120,8 @@ def run(
         suite=_suite(reading.chosen),
         workload_paths=[chosen.workload.source.path for chosen in reading.chosen],
     ) as kept:
-        planned = _planned(reading, options, kept)
+        pinned = {} if options.retune else _pinned(reading, machine.hardware, say)
+        planned = _planned(reading, options, kept, pinned)
         finish = Finisher(reading.chosen, options, reading.root, machine)
         for skipped in planned.answered:
             watch(RowDone(outcome=skipped))
@@ -126,7 +130,9 @@ def run(
     return store.read_run(reading.root, kept.id)
 
 
-def _planned(reading: Reading, options: Options, kept: store.RunWriter) -> Planned:
+def _planned(
+    reading: Reading, options: Options, kept: store.RunWriter, pinned: Mapping[str, Baseline]
+) -> Planned:
     """Render → plan: the programs and what is done with them, kept before anything runs."""
     base = Plan(
         device=options.device,
@@ -143,6 +149,8 @@ def _planned(reading: Reading, options: Options, kept: store.RunWriter) -> Plann
             time=options.time,
             explicit=chosen.explicit,
             deadlines=options.deadlines,
+            baseline=pinned.get(chosen.workload.name),
+            retune=options.retune,
         )
         planned = plan([(path, chosen.cases)], ask)
         every.jobs += planned.jobs
@@ -152,6 +160,21 @@ def _planned(reading: Reading, options: Options, kept: store.RunWriter) -> Plann
     explicit = [chosen.workload.name for chosen in reading.chosen if chosen.explicit]
     kept.jobs(every.jobs, explicit, inputs(reading))
     return every
+
+
+def _pinned(reading: Reading, hardware: str, say: Callable[[str], None]) -> Mapping[str, Baseline]:
+    """What is pinned on this hardware, by workload; a file that cannot be used keeps no run from going on."""
+    found: dict[str, Baseline] = {}
+    for chosen in reading.chosen:
+        try:
+            path = store.baseline_path(chosen.workload, hardware)
+            baseline = store.read_baseline(reading.root, path)
+        except store.BaselineError as error:
+            say(f"{error}; its tuned kernels choose anew")
+            continue
+        if baseline is not None:
+            found[chosen.workload.name] = baseline
+    return found
 
 
 def _suite(chosen: Iterable[Chosen]) -> str:

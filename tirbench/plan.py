@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal
 
 from tirbench.model import (
+    Baseline,
     BoundImplementation,
     Case,
     CaseJob,
@@ -33,7 +34,8 @@ class Ask:
     """What the user asked to be done with the selected cases.
 
     `explicit` cases were named one by one: they run whatever lists they are in. `deadlines` come before
-    those of the workload.
+    those of the workload. `baseline` is what is pinned of the workload on this hardware: tuned kernels take
+    the configurations that are pinned there, unless `retune` is asked for.
     """
 
     plan: Plan
@@ -41,6 +43,8 @@ class Ask:
     time: bool = True
     explicit: bool = False
     deadlines: DeadlineChoice = field(default_factory=DeadlineChoice)
+    baseline: Baseline | None = None
+    retune: bool = False
 
 
 @dataclass(slots=True)
@@ -105,7 +109,23 @@ def _case_job(case: Case, ask: Ask, answered: list[Skipped]) -> CaseJob | None:
     untimed = "" if ask.time else ASKED
     if ask.time and ask.plan.device == "cpu" and not ask.explicit and "cpu" not in case.selected_by:
         untimed = NOT_ON_CPU
-    return CaseJob(case=case.id, rows=asked, verify=ask.verify, time=not untimed, untimed=untimed)
+    return CaseJob(
+        case=case.id,
+        rows=asked,
+        verify=ask.verify,
+        time=not untimed,
+        untimed=untimed,
+        configurations=_configurations(asked, ask),
+    )
+
+
+def _configurations(rows: Iterable[Row], ask: Ask) -> tuple[tuple[str, str], ...]:
+    """What was chosen for the tuned kernels among the rows when they were pinned, by implementation."""
+    if ask.retune or ask.baseline is None:
+        return ()
+    pinned = {(row.case, row.implementation): row.configuration for row in ask.baseline.rows}
+    chosen = ((row.implementation, pinned.get((row.case, row.implementation))) for row in rows)
+    return tuple((name, configuration) for name, configuration in chosen if configuration)
 
 
 def _reason(case: Case, item: BoundImplementation, ask: Ask) -> str | None:

@@ -29,8 +29,8 @@ def ending_in_order() -> Iterator[None]:
     before = {}
     if threading.current_thread() is threading.main_thread():  # only there does Python take signals
         for number in ENDING:
-            # Who was started with a signal ignored (nohup) wants it ignored.
-            if (handler := signal.getsignal(number)) is not signal.SIG_IGN:
+            # Who was started with a signal ignored (nohup) wants it ignored; None is not Python's.
+            if (handler := signal.getsignal(number)) not in {signal.SIG_IGN, None}:
                 before[number] = handler
                 signal.signal(number, _first)
     try:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from math import inf, nan
+from dataclasses import replace
+from math import inf, isnan, nan
 
 import pytest
 import torch
@@ -212,15 +213,18 @@ def test_an_output_may_not_be_worse_than_that_of_a_reference() -> None:
 @pytest.mark.parametrize("bad", [nan, inf, -inf])
 def test_a_reference_that_is_not_finite_is_no_wildcard(bad: float) -> None:
     want = torch.tensor([1.0, bad], dtype=torch.float64)
-    with pytest.raises(
-        CheckError, match=rf"y: the oracle wants 1 .* first {bad} at \[1\]; allow_nan"
-    ):
-        compare(torch.zeros(2), want, Y)
+    key = "allow_nan" if isnan(bad) else "allow_inf"
+    what = "NaN" if isnan(bad) else "an infinity"
+    message = rf"y: the oracle wants {what} 1 time\(s\), the first {bad} at \[1\]; {key}"
+    other = Rule("y", allow_nan=not isnan(bad), allow_inf=isnan(bad))
+    for rule in (Y, other):
+        with pytest.raises(CheckError, match=message):
+            compare(torch.zeros(2), want, rule)
 
 
 @pytest.mark.parametrize("bad", [nan, inf, -inf])
 def test_what_is_not_finite_must_match_by_position_and_sign_when_allowed(bad: float) -> None:
-    rule = Rule("y", allow_nan=True)
+    rule = Rule("y", allow_nan=isnan(bad), allow_inf=not isnan(bad))
     want = torch.tensor([1.0, bad, 2.0], dtype=torch.float64)
     assert compare(want.float(), want, rule).passed
     for got in ([bad, bad, 2.0], [1.0, 5.0, 2.0], [1.0, -bad if bad == bad else inf, 2.0]):  # noqa: PLR0124
@@ -229,7 +233,7 @@ def test_what_is_not_finite_must_match_by_position_and_sign_when_allowed(bad: fl
 
 def test_infinities_do_not_loosen_the_tolerance_of_the_rest() -> None:
     want = torch.tensor([1.0, inf], dtype=torch.float64)
-    assert not compare(torch.tensor([1.1, inf]), want, Rule("y", allow_nan=True)).passed
+    assert not compare(torch.tensor([1.1, inf]), want, Rule("y", allow_inf=True)).passed
 
 
 def test_nan_in_the_output_is_wrong_by_every_measure() -> None:
@@ -300,3 +304,59 @@ def test_rules_that_cannot_be_are_refused(more: dict[str, object], message: str)
     with pytest.raises(CheckError) as caught:
         Rule("y", **more)  # type: ignore[arg-type]
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.float8_e5m2])
+def test_exact_is_bit_for_bit_and_tells_zeros_of_either_sign_apart(dtype: torch.dtype) -> None:
+    exact, near = Rule("y", exact=True), Rule("y", rtol=0)
+    want = torch.tensor([1.0, 0.0, -0.0, -1e-300], dtype=torch.float64)
+    right = torch.tensor([1.0, 0.0, -0.0, -1e-300]).to(dtype)
+    if dtype is torch.float64:
+        right = want.clone()
+    assert compare(right, want, exact).passed, "what underflows keeps its sign"
+    for index in (1, 2):
+        got = right.clone()
+        got[index] = -got[index].double()
+        found = compare(got, want, exact)
+        assert not found.passed
+        assert f"first at [{index}]: got {float(got[index])}, want {float(want[index])}" in str(
+            found
+        )
+        assert compare(got, want, near).passed, "a tolerance of zero is one of values"
+
+
+def test_exact_takes_any_nan_for_another_where_nan_is_allowed() -> None:
+    bits = torch.tensor([0x7FC00000, 0x7FC00001, -0x3FFFFF], dtype=torch.int32)
+    got = bits.view(torch.float32)
+    assert bool(got.isnan().all())
+    want = torch.full((3,), nan, dtype=torch.float64)
+    assert compare(got, want, Rule("y", exact=True, allow_nan=True)).passed
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule("y"),
+        Rule("y", rtol=1e-3),
+        Rule("y", rtol=0, atol=1e-3),
+        Rule("y", relative_l2=1e-3),
+        Rule("y", cosine=0.99999999),
+        Rule("y", rtol=1e-12, matched=0.75),
+    ],
+    ids=str,
+)
+def test_a_looser_rule_multiplies_every_tolerance(rule: Rule) -> None:
+    want = torch.linspace(1, 2, 1000, dtype=torch.float64)
+    got = want.float()
+    got[:500] += 0.01
+    strict, loose = (compare(got, want, replace(rule, looser=factor)) for factor in (1.0, 2.0))
+    assert not strict.passed
+    assert loose.worst == pytest.approx(strict.worst / 2, rel=1e-3)
+
+
+def test_what_is_exact_cannot_be_loosened() -> None:
+    want = torch.ones(4, dtype=torch.float64)
+    off = want.float() * (1 + 1e-6)
+    assert not compare(off, want, Rule("y", exact=True, looser=1e9)).passed
+    with pytest.raises(CheckError, match="looser is 0.5, must be 1 or more"):
+        Rule("y", looser=0.5)

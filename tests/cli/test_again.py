@@ -100,7 +100,9 @@ def test_what_was_wrong_failed_or_unanswered_is_run_again_alone(project: Project
     first = project.run("verify", "workloads", "--device", "cpu")
     assert first.code == 1, first.err
     ops = project.root / "workloads" / "kernels" / "ops.py"
-    ops.write_text(ops.read_text().replace('raise RuntimeError("out of registers")', "double(x, y)"))
+    ops.write_text(
+        ops.read_text().replace('raise RuntimeError("out of registers")', "double(x, y)")
+    )
     second = project.run("verify", "--last-failed", "--device", "cpu", "--format", "json")
     assert second.code == 0, second.err
     rows = {o["row"]["implementation"]: o["type"] for o in second.document["outcomes"]}
@@ -252,9 +254,10 @@ main()
 def test_a_full_disk_ends_the_run_keeps_what_it_has_and_lets_it_go_on(project: Project) -> None:
     sizes = ", ".join(str(2**n) for n in range(4, 20))
     text = HEAD.replace("n = [64, 1048576]", f"n = [{sizes}]").replace("n1048576", "n64")
-    raises = implementation("raises", "kernels/ops.py:raises")  # its tracebacks take room
+    raises = implementation("raises", "kernels/ops.py:raises")  # tracebacks take room
+    raises += implementation("misfit", "kernels/ops.py:misfit")
     project.write("many", text.replace('smoke = ["n64"]', 'smoke = ["*"]') + OURS + raises)
-    room = str(32 << 10)  # for the plan and some of the rows
+    room = str(26 << 10)  # for the plan and some of the rows
     command = ("verify", "workloads/many.toml", "--device", "cpu")
     done = project.run(*command, program=("-c", FULL, room))
     assert done.code == 3, done.err

@@ -123,7 +123,7 @@ def uses_the_gpu() -> None:
     start = time.monotonic()
     time.sleep(0.05)
     used = {"gpu": os.environ["TIRBENCH_TEST_GPU"], "start": start, "end": time.monotonic()}
-    with open(note(), "a") as file:  # one write, so that two processes do not mix
+    with Path(note()).open("a") as file:  # one write, so that two processes do not mix
         file.write(json.dumps(used) + "\n")
 
 

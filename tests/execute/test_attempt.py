@@ -377,9 +377,7 @@ def test_times_that_something_disturbed_are_taken_again_and_say_so(
 ) -> None:
     play, watch = Play(tmp_path, times_all), Disturbed(times)
     rested: list[float] = []
-    play.surroundings = replace(
-        play.surroundings, watch=lambda *_: watch, sleep=lambda seconds: rested.append(seconds)
-    )
+    play.surroundings = replace(play.surroundings, watch=lambda *_: watch, sleep=rested.append)
     ran = play.run("one")
     for name in ("one.a", "one.b"):
         outcome = ran.outcomes[name]
@@ -391,9 +389,7 @@ def test_times_that_something_disturbed_are_taken_again_and_say_so(
 
 def test_times_that_are_disturbed_every_time_are_no_result(tmp_path: Path) -> None:
     play, watch = Play(tmp_path, times_all), Disturbed(99)
-    play.surroundings = replace(
-        play.surroundings, watch=lambda *_: watch, sleep=lambda _: None
-    )
+    play.surroundings = replace(play.surroundings, watch=lambda *_: watch, sleep=lambda _: None)
     ran = play.run("one")
     for name in ("one.a", "one.b"):
         assert ran.failed(name).reason == (

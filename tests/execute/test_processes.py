@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from .conftest import Runner
 
 
+KILLED = "crashed: SIGKILL, not by tirbench (the system may be out of memory)"
+
+
 def gone(pid: int, within_s: float = 5.0) -> bool:
     end = time.monotonic() + within_s
     while time.monotonic() < end:
@@ -52,7 +55,7 @@ def test_all_cases_of_a_job_run_in_one_worker_that_is_not_this_process(run: Runn
     [
         ("segfaults", "crashed: SIGSEGV", "crashed", "SIGSEGV"),
         ("exits", "crashed: the process exited with status 0 and without a result", "crashed", ""),
-        ("is_killed", "crashed: SIGKILL, not by tirbench (the system may be out of memory)", "crashed", "SIGKILL"),
+        ("is_killed", KILLED, "crashed", "SIGKILL"),
         ("raises_system_exit", "SystemExit: 3", "raised", ""),
         ("hangs", "hung: no progress in 1 s in stage verify", "hung", ""),
         ("hangs_deaf", "hung: no progress in 1 s in stage verify", "hung", ""),

@@ -6,21 +6,26 @@ import json
 import os
 import threading
 import time
+from collections import deque
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tirbench import codec
 from tirbench.errors import MeasurementError
 from tirbench.execute import execute_over, gpus
 from tirbench.execute.events import RowDone
 from tirbench.execute.machine import unit_of
 from tirbench.execute.pool import Workers
-from tirbench.model import Timed, Verified
+from tirbench.execute.spread import _Lane, _Shared
+from tirbench.model import Outcome, Timed, Verified
 
-from .conftest import Ran, job_of
+from .conftest import Ran, job_of, rows_of
 from .nvml_stand_in import Nvml
+from .test_attempt import timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,7 +94,7 @@ def test_two_runs_never_use_one_gpu_at_once(tmp_path: Path, used: Path) -> None:
     seen = intervals(used)
     assert sum(map(len, seen.values())) == 12
     for times in seen.values():
-        for (_, end), (start, _) in zip(times, times[1:], strict=False):
+        for (_, end), (start, _) in pairwise(times):
             assert end <= start
 
 
@@ -133,33 +138,18 @@ def test_ending_the_run_ends_every_gpu_soon(tmp_path: Path, used: Path) -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-    assert threading.active_count() == 1 or all(
-        thread.name != "lane" for thread in threading.enumerate()
-    )
+    assert all(thread.name != "lane" for thread in threading.enumerate())
     assert not used.exists()
 
 
 def test_a_time_says_which_unit_it_is_of() -> None:
-    from tirbench.execute.spread import _Lane, _Shared  # noqa: PLC0415 - private, and its own test
-
-    from .test_attempt import timed
-
-    lane = _Lane("GPU-a", None, _Shared(iter(())))  # type: ignore[arg-type]
-    row = job_of_row()
-    from tirbench import codec
-    from tirbench.model import Outcome
-
-    event = RowDone(outcome=codec.load(Outcome, timed(row)["outcome"]))
-    signed = lane._signed(event)
+    lane = _Lane("GPU-a", None, _Shared(deque()))  # type: ignore[arg-type]
+    (row,) = rows_of("one", "a")
+    outcome = codec.load(Outcome, timed(row)["outcome"])
+    signed = lane._signed(RowDone(outcome=outcome))
     assert isinstance(signed, RowDone)
     assert isinstance(signed.outcome, Timed)
     assert signed.outcome.unit == unit_of("GPU-a")
-
-
-def job_of_row() -> Any:
-    from .conftest import rows_of
-
-    return rows_of("one", "a")[0]
 
 
 # --- Which GPUs -----------------------------------------------------------------------------------
@@ -185,7 +175,7 @@ def test_a_divided_gpu_counts_with_each_of_its_instances() -> None:
     ("count", "library", "message"),
     [
         (3, lambda: Nvml({}, {}), "--gpus 3: 2 GPUs are visible"),
-        (0, lambda: Nvml(), "--gpus all: 0 GPUs are visible"),
+        (0, Nvml, "--gpus all: 0 GPUs are visible"),
         (0, lambda: Nvml({}, {"name": "NVIDIA H100"}), "name some of them in CUDA_VISIBLE_DEVICES"),
         (0, lambda: Nvml(broken="Insufficient Permissions"), "Insufficient Permissions"),
     ],

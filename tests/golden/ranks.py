@@ -22,8 +22,8 @@ program = tb.Program(
 def tp1(case: tb.Case) -> None:
     device = case.device
     x, shared, out = case.tensors(
-        tb.Tensor('x', shape=(64, 8), dtype=torch.float16, init=tb.normal(), replicated=True),  # ranks.toml:13
-        tb.Tensor(  # ranks.toml:14
+        tb.Tensor('x', shape=(64, 8), dtype=torch.float16, init=tb.normal(), replicated=True),  # ranks.toml:14
+        tb.Tensor(  # ranks.toml:15
             'shared',
             role='scratch',
             shape=(1, 64),
@@ -31,20 +31,20 @@ def tp1(case: tb.Case) -> None:
             init=tb.zeros(),
             memory='symmetric',
         ),
-        tb.Tensor('out', role='out', shape=(64, 8), dtype=torch.float16),  # ranks.toml:15
+        tb.Tensor('out', role='out', shape=(64, 8), dtype=torch.float16),  # ranks.toml:16
     )
 
-    @case.kernel('exchange')  # ranks.toml:17
+    @case.kernel('exchange')  # ranks.toml:18
     def kernel_exchange():
-        return case.load('ops.py:build_exchange')(x, shared, out, device.rank)
+        return case.load('ops.py:build_exchange')(x, shared, out, device.rank - device.local_rank)
 
-    @case.oracle(returns=('out',), dtype=torch.float64)  # ranks.toml:22
+    @case.oracle(returns=('out',), dtype=torch.float64)  # ranks.toml:23
     def oracle(x):
         exchange = case.load('ops.py:exchange')
         return exchange(f.gathered(x))
 
     case.check(
-        tb.Rule('out'),  # ranks.toml:22
+        tb.Rule('out'),  # ranks.toml:23
     )
 
 
@@ -52,8 +52,8 @@ def tp1(case: tb.Case) -> None:
 def tp2(case: tb.Case) -> None:
     device = case.device
     x, shared, out = case.tensors(
-        tb.Tensor('x', shape=(64, 8), dtype=torch.float16, init=tb.normal(), replicated=True),  # ranks.toml:13
-        tb.Tensor(  # ranks.toml:14
+        tb.Tensor('x', shape=(64, 8), dtype=torch.float16, init=tb.normal(), replicated=True),  # ranks.toml:14
+        tb.Tensor(  # ranks.toml:15
             'shared',
             role='scratch',
             shape=(2, 64),
@@ -61,20 +61,20 @@ def tp2(case: tb.Case) -> None:
             init=tb.zeros(),
             memory='symmetric',
         ),
-        tb.Tensor('out', role='out', shape=(128, 8), dtype=torch.float16),  # ranks.toml:15
+        tb.Tensor('out', role='out', shape=(128, 8), dtype=torch.float16),  # ranks.toml:16
     )
 
-    @case.kernel('exchange')  # ranks.toml:17
+    @case.kernel('exchange')  # ranks.toml:18
     def kernel_exchange():
-        return case.load('ops.py:build_exchange')(x, shared, out, device.rank)
+        return case.load('ops.py:build_exchange')(x, shared, out, device.rank - device.local_rank)
 
-    @case.oracle(returns=('out',), dtype=torch.float64)  # ranks.toml:22
+    @case.oracle(returns=('out',), dtype=torch.float64)  # ranks.toml:23
     def oracle(x):
         exchange = case.load('ops.py:exchange')
         return exchange(f.gathered(x))
 
     case.check(
-        tb.Rule('out'),  # ranks.toml:22
+        tb.Rule('out'),  # ranks.toml:23
     )
 
 

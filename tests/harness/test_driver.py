@@ -59,11 +59,18 @@ GOOD = implementation("good", "torch.mul(x, 2, out=y)")
 class Ran:
     """A case that was run, with everything it reported."""
 
-    def __init__(self, tmp_path: Path, *parts: str, tail: str = TAIL, time: bool = False) -> None:
+    def __init__(
+        self,
+        tmp_path: Path,
+        *parts: str,
+        head: str = HEAD,
+        tail: str = TAIL,
+        time: bool = False,
+    ) -> None:
         (tmp_path / "workloads").mkdir(exist_ok=True)
         (tmp_path / "workloads" / "w.toml").write_text("")
         file = tmp_path / "w.py"
-        file.write_text(HEAD + "".join(parts) + tail)
+        file.write_text(head + "".join(parts) + tail)
         self.program = open_program(file)
         assert isinstance(self.program, Program)
         self.events: list[dict[str, Any]] = []
@@ -241,3 +248,16 @@ def test_a_row_that_the_harness_does_not_declare_is_answered(tmp_path: Path) -> 
     failed = ran.outcomes["ghost"]
     assert isinstance(failed, Failed)
     assert failed.reason == "UsageError: the harness declares no implementation 'ghost'"
+
+
+def test_a_reference_may_be_held_to_a_looser_tolerance_and_its_row_says_so(tmp_path: Path) -> None:
+    body = "torch.mul(x, 2 + 4e-5, out=y)"
+    outcomes = Ran(
+        tmp_path,
+        implementation("rough", body),
+        implementation("loose", body, role="reference", head=", looser=4.0"),
+    ).outcomes
+    assert isinstance(outcomes["rough"], Wrong)
+    loose = outcomes["loose"]
+    assert isinstance(loose, Verified)
+    assert "held to 4 times the tolerance" in loose.notes

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tirbench.harness import Program
 from tirbench.model import Failed
 
-from .test_driver import GOOD, TAIL, Ran, implementation
+from .test_driver import GOOD, HEAD, TAIL, Ran, implementation
 
 
 def place(ran: Ran, name: str = "good") -> str:
@@ -76,3 +78,37 @@ def test_what_fails_in_one_case_is_not_looked_for_in_the_one_above(tmp_path: Pat
 
     fresh = Program("w", workload="workloads/w.toml", file=str(source))
     assert fresh.place(Trace()) == "workloads/w.toml"  # type: ignore[arg-type]
+
+
+COMPUTED = """\
+    x, y, r = case.tensors(
+        tb.Tensor("x", shape=(64,), dtype=torch.float32),  # w.toml:10
+        tb.Tensor("y", role="out", shape=(64,), dtype=torch.float32),  # w.toml:11
+        tb.Tensor(  # w.toml:12
+            'r', role='inout', shape=(64,), dtype=torch.float32, init=tb.values([1.0] * COUNT)
+        ),
+        computed=(
+            tb.Computed(("x",), FUNCTION, lambda r: (r,)),  # w.toml:40
+        ),
+    )
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "function", "reason", "line"),
+    [
+        ("64", "lambda r: 1 / 0", "ZeroDivisionError: division by zero", 40),
+        ("64", "lambda r: r[:3]", "TensorError: x: <lambda> returned", 40),
+        ("63", "lambda r: r", "TensorError: r: 63 numbers for a tensor of 64 elements", 12),
+    ],
+)
+def test_contents_that_cannot_be_made_are_at_the_line_that_says_how(
+    tmp_path: Path, count: str, function: str, reason: str, line: int
+) -> None:
+    start = HEAD.index("    x, y, r = ")
+    text = COMPUTED.replace("COUNT", count).replace("FUNCTION", function)
+    ran = Ran(tmp_path, GOOD, head=HEAD[:start] + text)
+    outcome = ran.outcomes["good"]
+    assert isinstance(outcome, Failed)
+    assert (outcome.stage, outcome.place) == ("allocate", f"workloads/w.toml:{line}")
+    assert outcome.reason.startswith(reason)

@@ -39,6 +39,7 @@ def test_a_dtype_is_written_for_the_module_that_takes_it() -> None:
 def test_arrays_are_lists_in_arguments_and_tuples_in_grids_and_shapes() -> None:
     assert emit((4096,)) == "[4096]"
     assert emit_tuple((4096,)) == "(4096,)"
+    assert emit((TensorRef(name="x"), (Dtype("float16"),)), dtypes="tl") == "(x, (tl.float16,))"
     assert (
         emit_tuple((2, Code(text="device.sm_count", phase=Phase.DEVICE))) == "(2, device.sm_count)"
     )

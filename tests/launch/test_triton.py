@@ -16,6 +16,8 @@ from tirbench.harness import Program, open_program
 from tirbench.harness.driver import CaseRun
 from tirbench.launch.targets import load_file
 from tirbench.launch.triton import (
+    NEXT_SHAPE,
+    _text,
     chosen_configuration,
     has_tuner,
     is_tuned,
@@ -155,6 +157,12 @@ class TestTuned:
         launch(kernel)
         assert [(call["BLOCK"], call["num_warps"]) for call in jit.launched] == [(64, 2)]
         assert chosen_configuration(kernel) == SMALL
+
+    def test_of_choices_for_several_shapes_only_these_are_tried_again(self) -> None:
+        kernel = prepared(tuner(FakeJit(), best=64), NEXT_SHAPE.join((SMALL, LARGE)))
+        assert [_text(config) for config in kernel.configs] == [SMALL, LARGE]
+        gone = prepared(tuner(FakeJit()), NEXT_SHAPE.join((SMALL, "BLOCK=1")))
+        assert len(gone.configs) == 2
 
     def test_a_choice_that_the_kernel_no_longer_offers_is_tuned_again(self) -> None:
         kernel = prepared(tuner(FakeJit()), "BLOCK=32, num_warps=1")

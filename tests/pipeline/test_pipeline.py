@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -9,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tirbench import pipeline
+from tirbench import pipeline, store
 from tirbench.errors import UsageError
 from tirbench.model import (
+    Baseline,
+    Cause,
     Estimate,
     Failed,
     ImplementationRole,
@@ -103,6 +107,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_kernel_of_ours_decides_the_exit_code(outcomes: tuple[Outcome, ...], code: int) -> None:
     assert pipeline.exit_code(outcomes, invalid=False) == code
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        ("raised", 1),
+        ("crashed", 1),
+        ("hung", 1),
+        ("out_of_memory", 3),
+        ("interfered", 3),
+        ("throttled", 3),
+        ("unavailable", 3),
+    ],
+)
+def test_what_the_machine_lacks_is_no_fault_of_the_kernel(cause: Cause, code: int) -> None:
+    assert pipeline.exit_code([replace(failed("verify"), cause=cause)], invalid=False) == code
 
 
 @given(st.lists(st.sampled_from([VERIFIED, SKIPPED, wrong(), failed("time"), failed("build")])))
@@ -209,3 +229,56 @@ def test_a_row_to_accept_is_written_in_full() -> None:
     assert pipeline._accepted(["copy/n1/ours", "move/n1/ours"], "copy") == [("n1", "ours")]
     with pytest.raises(UsageError, match="--accept n1/ours: write workload/case/implementation"):
         pipeline._accepted(["n1/ours"], "copy")
+
+
+# --- Pinned configurations ------------------------------------------------------------------------
+
+
+class Planning(Exception):
+    """Carries what would have been planned with; nothing is run."""
+
+
+def planned_with(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, retune: bool = False
+) -> tuple[Mapping[str, Baseline], list[str]]:
+    """The baselines that a run plans with, and what it says of them."""
+
+    def refuse(*given: object) -> None:
+        raise Planning(given[-1])
+
+    monkeypatch.setattr(pipeline, "_planned", refuse)
+    monkeypatch.setattr("tirbench.execute.describe", lambda _: MACHINE)
+    said: list[str] = []
+    tree = store.Tree(commit=None, dirty=())
+    options = pipeline.Options(device="cpu", retune=retune)
+    reading = read(Selection(files=(str(folder / "copy.toml"),)))
+    with pytest.raises(Planning) as caught:
+        pipeline.run(reading, options, tree, lambda _: None, said.append)
+    return caught.value.args[0], said
+
+
+def test_a_run_is_planned_with_what_is_pinned_on_its_hardware(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert planned_with(folder, monkeypatch) == ({}, [])
+    path = folder / "baselines" / MACHINE.hardware / "copy.toml"
+    path.parent.mkdir(parents=True)
+    source = Path(__file__).parents[1] / "store" / "baseline.toml"
+    path.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    found, said = planned_with(folder, monkeypatch)
+    assert [*found] == ["copy"]
+    assert found["copy"].hardware == MACHINE.hardware
+    assert said == []
+    assert planned_with(folder, monkeypatch, retune=True) == ({}, [])
+
+
+def test_a_baseline_that_cannot_be_used_is_said_and_keeps_no_run_from_going_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "baselines" / MACHINE.hardware / "copy.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text("<<<<<<< ours\n", encoding="utf-8")
+    found, said = planned_with(folder, monkeypatch)
+    assert found == {}
+    assert len(said) == 1
+    assert said[0].endswith("; its tuned kernels choose anew")

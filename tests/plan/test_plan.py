@@ -12,7 +12,7 @@ import pytest
 from tirbench import plan as planning
 from tirbench.expand import expand
 from tirbench.load import load
-from tirbench.model import Case, Plan, Skipped
+from tirbench.model import Baseline, Case, DeadlineChoice, PinnedRow, Plan, Skipped
 from tirbench.plan import Ask, Planned, plan, rows_of
 
 TEXT = """\
@@ -178,3 +178,36 @@ def test_rows_stand_in_the_order_of_the_workload_kernels_first(cases: tuple[Case
     rows = rows_of(cases[0])
     assert [row.implementation for row in rows] == ["triton", "plain", "cuda_only", "cpu_only"]
     assert [row.role for row in rows] == ["kernel", "kernel", "kernel", "reference"]
+
+
+def test_the_command_line_comes_before_the_deadlines_of_a_workload(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(KERNELS)
+    path = tmp_path / "copy.toml"
+    path.write_text(TEXT + "[deadlines]\nbuild = 900\ntime = 60\n")
+    ask = Ask(plan=Plan(device="cuda"), deadlines=DeadlineChoice(time=20, verify=5))
+    (job,) = plan([("copy.py", expand(load(path)))], ask).jobs
+    assert job.deadlines == DeadlineChoice(build=900, time=20, verify=5)
+
+
+def pinned(case: str, implementation: str, configuration: str | None) -> PinnedRow:
+    digests = dict.fromkeys(("problem", "protocol", "code", "source", "env", "unit"), "x")
+    numbers = {"midmean_us": 1.0, "band": 0.01, "anchor_us": 1.0}
+    return PinnedRow(
+        case=case,
+        implementation=implementation,
+        configuration=configuration,
+        **numbers,
+        **digests,
+    )
+
+
+@pytest.mark.parametrize("retune", [False, True])
+def test_tuned_kernels_take_what_is_pinned_unless_asked_to_choose_again(
+    cases: tuple[Case, ...], retune: bool
+) -> None:
+    rows = (pinned("n1", "triton", "BLOCK=64"), pinned("n1", "plain", None))
+    baseline = Baseline(workload="w", hardware="nvidia-h200", rows=rows)
+    ask = replace(asked("cuda"), baseline=baseline, retune=retune)
+    jobs = {case.case: case for case in plan([("w.py", cases)], ask).jobs[0].cases}
+    assert jobs["n1"].configurations == (() if retune else (("triton", "BLOCK=64"),))
+    assert jobs["n3"].configurations == ()

@@ -21,6 +21,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("render")
     (root / "pyproject.toml").touch()
     shutil.copy(HERE / "ops.py.txt", root / "ops.py")
+    shutil.copy(HERE / "scale.cu.txt", root / "scale.cu")
+    (root / "include").mkdir()
+    (root / "tables.npz").touch()
     for file in HERE.glob("*.toml"):
         shutil.copy(file, root)
     return root

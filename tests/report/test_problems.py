@@ -12,6 +12,8 @@ import pytest
 
 import tirbench
 from tirbench.diagnostics import CODES, Diagnostic
+from tirbench.model import Failed, Row
+from tirbench.report import terminal
 from tirbench.report.problems import render
 
 SCHEMA = json.loads(
@@ -114,7 +116,7 @@ def test_github_shows_ten_of_a_kind_and_the_last_counts_the_rest() -> None:
     errors = [line for line in lines if line.startswith("::error")]
     assert len(errors) == 10
     assert errors[0] == (
-        "::error file=workloads/a b.toml,line=3,col=7,endColumn=11,title=TB010"
+        "::error file=workloads/a b.toml,line=3,col=7,title=TB010,endColumn=11"
         "::unknown key 'dtyp'. did you mean 'dtype'?"
     )
     assert errors[-1] == "::error::16 more problems in the summary"
@@ -144,3 +146,19 @@ def test_files_that_are_right_are_counted_in_every_form() -> None:
         assert shown(form=form) == "2 workloads with 7 cases checked\n"
     data: dict[str, Any] = json.loads(shown(form="json"))
     assert data == {"schema": 1, "problems": [], "workloads": 2, "cases": 7}
+
+
+def test_a_failure_names_the_line_of_the_toml_then_that_of_the_harness() -> None:
+    trace = "".join(f'  File "lib.py", line {n}, in f\n' for n in range(30))
+    row = Row(workload="w", case="n1", implementation="ours", role="kernel")
+    failed = Failed(
+        row=row,
+        stage="build",
+        reason="ValueError: no",
+        detail=f'  File "/home/x/.tirbench/runs/1/harness/w.py", line 37, in build\n{trace}ValueError: no',
+        place="workloads/w.toml:12",
+    )
+    lines = terminal.table([failed]).splitlines()
+    at = next(n for n, line in enumerate(lines) if "asked for at workloads/w.toml:12" in line)
+    assert lines[at + 1] == "  harness at harness/w.py:37"
+    assert not any("lib.py" in line and "line 0," in line for line in lines)

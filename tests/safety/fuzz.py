@@ -38,9 +38,10 @@ RIGHT, WRONG = (
 TEXTS: Final = [*RIGHT, *WRONG]
 TOKEN: Final = re.compile(r'("[^"\n]*"|\w+|[=\[\]{},.])')
 WORDS: Final = sorted({word for text in TEXTS for word in TOKEN.findall(text)})
+VALUES: Final = [word for word in WORDS if word[0] == '"' or word.isdigit()]
 HOSTILE: Final = (
     *('""', '"{{ x }}"', '"{% x %}"', "'\"'", '"\\n"', '"\\u0000"', '"\\u202e"', '"\\u001b[2J"'),
-    *("'''a\nb'''", '"__import__(\'os\')"', '"../../x.py:f"', '"/etc/passwd:f"', '"class"', "inf"),
+    *("'''a\nb'''", "\"__import__('os')\"", '"../../x.py:f"', '"/etc/passwd:f"', '"class"', "inf"),
     *("nan", "-1", "0", "1e400", "9" * 30, "[]", "{}", "[[1]]", "1979-05-27", "true", '"omit"'),
     *('"x"', '"x.py:é"', '"\\"; import os; \\""', "{ kind = 1 }", '"n" ', '"a" * 3', '"\\\\"'),
 )
@@ -88,7 +89,8 @@ def grown(rng: random.Random, folder: Path) -> str:
             case 0:
                 return rng.choice(HOSTILE)
             case 1 | 2:
-                return rng.choice([word for word in WORDS if word[0] == '"' or word.isdigit()])
+                word: str = rng.choice(VALUES)
+                return word
             case 3:
                 return "[" + ", ".join(value(depth + 1) for _ in range(rng.randrange(4))) + "]"
             case _:
@@ -105,12 +107,32 @@ def grown(rng: random.Random, folder: Path) -> str:
 
 KEYS: Final = (
     *("x", "y", "n", "kind", "target", "args", "returns", "grid", "shape", "dtype", "role", "init"),
-    *("like", "view", "strides", "when", "reason", "rtol", "flops", "bytes", "default", "of", "grad"),
+    *(
+        "like",
+        "view",
+        "strides",
+        "when",
+        "reason",
+        "rtol",
+        "flops",
+        "bytes",
+        "default",
+        "of",
+        "grad",
+    ),
 )
 TABLES: Final = (
     *("[params]", "[matrix]", "[derive]", "[tensors]", "[tensors.x]", "[kernels.k]", "[check]"),
     *("[references.r]", "[check.oracle]", "[check.outputs.y]", "[work]", "[gate]", "[select]"),
-    *("[[case]]", "[[skip]]", "[[init]]", "[[kernels.k.steps]]", "[timer]", "[requires]", "[ranks]"),
+    *(
+        "[[case]]",
+        "[[skip]]",
+        "[[init]]",
+        "[[kernels.k.steps]]",
+        "[timer]",
+        "[requires]",
+        "[ranks]",
+    ),
 )
 
 
@@ -131,7 +153,23 @@ PIECES: Final = (
     *("a", "b", "t", "n", "1", "0", "62", "2.5", "inf", "nan", "True", "None", "'s'", "float16"),
     *("+", "-", "*", "/", "//", "%", "**", "==", "<", "and", "or", "not", "if", "else", "(", ")"),
     *(",", "min(", "max(", "size(", "nbytes(", "cdiv(", "sum(", "str(", "int32(", "len(", "omit"),
-    *("lambda", ":", "[", "]", ".", "__class__", "{", "}", "\\", "\n", "#", "é", ":=", "@", "f'{a}'"),
+    *(
+        "lambda",
+        ":",
+        "[",
+        "]",
+        ".",
+        "__class__",
+        "{",
+        "}",
+        "\\",
+        "\n",
+        "#",
+        "é",
+        ":=",
+        "@",
+        "f'{a}'",
+    ),
 )
 SCOPE: Final = Scope(
     values={"a": 3, "b": (1, 2), "n": -1, "s": "text"},
@@ -141,7 +179,9 @@ SCOPE: Final = Scope(
 
 def expressions(rng: random.Random, _: Path) -> str:
     """Expressions of any pieces, in any order."""
-    text = rng.choice(("", " ")).join(rng.choice(PIECES) for _ in range(rng.choice((1, 2, 3, 3, 4, 5, 5, 7, 20))))
+    text = rng.choice(("", " ")).join(
+        rng.choice(PIECES) for _ in range(rng.choice((1, 2, 3, 3, 4, 5, 5, 7, 20)))
+    )
     bind(Expression(text), SCOPE)
     return "value"
 
@@ -174,7 +214,7 @@ def run(target: Target, number: int, seed: int, root: Path) -> Counter[str]:
     for index in range(seed, seed + number):
         try:
             outcomes[target(random.Random(index), root)] += 1  # noqa: S311 - damage, not secrets
-        except TirbenchError as error:
+        except TirbenchError as error:  # noqa: PERF203 - each input is judged by itself
             str(error)  # which places its diagnostics
             outcomes["refused"] += 1
         except Exception as error:

@@ -85,8 +85,10 @@ BOMBS = {
     "kernels": WHOLE
     + lines(
         990,
-        lambda i: f'[kernels.k{i}]\ntarget = "kernels/scale.py:scale"\nargs = ["x", "w", "eps"]\n'
-        'returns = "y"',
+        lambda i: (
+            f'[kernels.k{i}]\ntarget = "kernels/scale.py:scale"\nargs = ["x", "w", "eps"]\n'
+            'returns = "y"'
+        ),
     ),
     "skips": WHOLE + lines(990, lambda i: f"[[skip]]\nwhen = 'hidden == {i}'\nreason = 'no'"),
     "globs that go back and forth": WHOLE.replace('"h128_b1"]', f'"{"*h" * 200}z"]').replace(
@@ -141,7 +143,7 @@ def limited(arguments: Iterable[str], folder: Path) -> subprocess.CompletedProce
         [sys.executable, "-m", "tirbench", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=limit,  # noqa: PLW1509 - the test has no threads
+        preexec_fn=limit,
         capture_output=True,
         text=True,
         check=False,

@@ -64,6 +64,7 @@ def tirbench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
     )
 
 
@@ -94,7 +95,18 @@ def test_no_tensor_takes_a_name_that_python_or_the_harness_has(project: Path, wo
 
 @pytest.mark.parametrize(
     "name",
-    ['"a b"', '"a\\"b"', '"\\u202ea"', '"a\\nb"', '"{{ a }}"', '"a;b"', '"é"', '"../a"', '""', '"1a"'],
+    [
+        '"a b"',
+        '"a\\"b"',
+        '"\\u202ea"',
+        '"a\\nb"',
+        '"{{ a }}"',
+        '"a;b"',
+        '"é"',
+        '"../a"',
+        '""',
+        '"1a"',
+    ],
 )
 def test_a_name_is_letters_digits_and_underscores(project: Path, name: str) -> None:
     for table in ("params", "derive", "matrix"):
@@ -121,7 +133,10 @@ def test_a_name_is_letters_digits_and_underscores(project: Path, name: str) -> N
         ("kernels/fifo.py:f", "TB051"),
         ("kernels:f", "TB050"),
         ("file:///etc/passwd.py:f", "TB050"),
-        ("os.system", ""),  # a dotted path: whether it exists says the run, since importing runs code
+        (
+            "os.system",
+            "",
+        ),  # a dotted path: whether it exists says the run, since importing runs code
     ],
 )
 def test_no_path_leads_out_of_the_project(project: Path, target: str, code: str) -> None:
@@ -146,7 +161,9 @@ def test_a_workload_that_is_no_file_is_refused(project: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-EVIL = r"\u001b]0;x\u0007\u001b[2J\u202e<script>alert(1)</script>|`@x`\n::error::y {{ 7*7 }} {% x %}"
+EVIL = (
+    r"\u001b]0;x\u0007\u001b[2J\u202e<script>alert(1)</script>|`@x`\n::error::y {{ 7*7 }} {% x %}"
+)
 
 
 def hostile(project: Path) -> None:

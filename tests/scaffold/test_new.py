@@ -73,7 +73,6 @@ def test_without_the_schema_beside_it_check_warns_and_says_how_to_write_it(proje
 @pytest.mark.parametrize(
     ("first", "message"),
     [
-        ("", "the first line does not name the schema"),
         ("#:schema /etc/hostname", "the schema '/etc/hostname' is outside the project"),
         ("#:schema ../../x.json", "the schema '../../x.json' is outside the project"),
         ("#:schema other.json", "the schema 'other.json' is not that of this tirbench"),
@@ -85,7 +84,7 @@ def test_a_schema_that_is_not_ours_is_a_warning(project: Path, first: str, messa
     workload, *_ = scaffold.new("swish", project)
     (project / "workloads" / "other.json").write_text("{}")
     text = workload.read_text().partition("\n")[2]
-    workload.write_text(f"{first}\n{text}" if first else text)
+    workload.write_text(f"{first}\n{text}")
     checked = tirbench(project, "check", "workloads")
     if message:
         assert (checked.returncode, checked.stdout.count("TB007")) == (0, 1)

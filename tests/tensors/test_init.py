@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -230,3 +231,37 @@ def test_a_file_of_another_shape_or_key_is_refused(tmp_path: Path) -> None:
         filled(tb.file("v.pt", "c"), (2,), torch.float32, folder=tmp_path)
     with pytest.raises(TensorError, match="no such file"):
         filled(tb.file("w.pt"), (2,), torch.float32, folder=tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int8])
+def test_values_are_written_in_row_major_order(dtype: torch.dtype) -> None:
+    found = filled(tb.values([3, 0, -7, 1, 2, 5]), (2, 3), dtype)
+    assert found.double().tolist() == [[3, 0, -7], [1, 2, 5]]
+
+
+def test_values_may_be_booleans_infinities_or_the_contents_of_a_tensor() -> None:
+    assert filled(tb.values([True, False]), (2,), torch.bool).tolist() == [True, False]
+    assert filled(tb.values([1.5, float("-inf")]), (2,), torch.float16).tolist() == [
+        1.5,
+        float("-inf"),
+    ]
+    lens = Tensor("lens", shape=(2,), dtype=torch.int32, init=tb.values([4, 6]))
+    twice = Tensor("t", shape=(2,), dtype=torch.int64, init=tb.values(lambda lens: lens * 2))
+    made = Tensors.allocate([twice, lens], seed=0, placement=0, device="cpu")
+    assert made["t"].tolist() == [8, 12]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "message"),
+    [
+        ([1, 2], torch.int32, "t: 2 numbers for a tensor of 3 elements"),
+        ([1.0, 2.0], torch.float32, "t: 2 numbers for a tensor of 3 elements"),
+        ([1, 2, 300], torch.int8, "t: torch.int8 holds -128 … 127, not 1 … 300"),
+        ([1, 2, 0.5], torch.int32, "t: values must be a whole number, got 0.5"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(
+    values: list[float], dtype: torch.dtype, message: str
+) -> None:
+    with pytest.raises(TensorError, match=re.escape(message)):
+        filled(tb.values(values), (3,), dtype)

@@ -10,6 +10,7 @@ import torch
 
 from tirbench.check import patterns
 from tirbench.check.measure import (
+    BITS,
     EXACT,
     Elements,
     Norms,
@@ -134,12 +135,16 @@ def zeros_pass(
 def _checked_scale(want: torch.Tensor, rule: Rule, chosen: Region | None) -> Scale:
     """What is wanted is like; NaN would match anything, an infinite rms tolerate anything."""
     wanted = scale(want, chosen)
-    if wanted.not_finite and not rule.allow_nan:
-        at = place(wanted.first_not_finite, want.shape)
-        raise CheckError(
-            f"{rule.tensor}: the oracle wants {wanted.not_finite} value(s) that are not finite, the "
-            f"first {number(want[tuple(at)])} at {at}; allow_nan says that this is meant"
-        )
+    for count, first, what, key in (
+        (wanted.nans, wanted.first_nan, "NaN", "allow_nan"),
+        (wanted.infinities, wanted.first_infinity, "an infinity", "allow_inf"),
+    ):
+        if count and not getattr(rule, key):
+            at = place(first, want.shape)
+            raise CheckError(
+                f"{rule.tensor}: the oracle wants {what} {count} time(s), the first "
+                f"{number(want[tuple(at)])} at {at}; {key} says that this is meant"
+            )
     return wanted
 
 
@@ -148,9 +153,11 @@ def _tolerance(rule: Rule, dtype: torch.dtype, wanted: Scale) -> tuple[Tolerance
     if not rule.elementwise:
         return EXACT, "nothing"
     rtol = default_rtol(dtype) if rule.rtol is None else rule.rtol
+    rtol *= rule.looser
     if rule.atol is not None:
+        atol = rule.atol * rule.looser
         relative = f" + rtol {rtol:g} · |want|" if rtol else ""
-        return Tolerance(rtol=rtol, floor=rule.atol), f"atol {rule.atol:g}{relative}"
+        return Tolerance(rtol=rtol, floor=atol), f"atol {atol:g}{relative}"
     if not rtol:
         return EXACT, "nothing"
     text = f"rtol {rtol:g} · (|want| + rms {wanted.rms:.3g})"
@@ -167,10 +174,10 @@ def _elementwise(
 ) -> Iterator[_Finding]:
     """The conditions on each element."""
     if rule.exact:
-        yield _elements(got, want, elements(got, want, EXACT, chosen), "nothing", None)
+        yield _elements(got, want, elements(got, want, BITS, chosen), "nothing", None)
     if rule.elementwise:
         found = elements(got, want, tolerance, chosen)
-        yield _elements(got, want, found, limit, rule.matched)
+        yield _elements(got, want, found, limit, rule.share)
 
 
 def _asks_for_norms(rule: Rule) -> bool:
@@ -181,15 +188,16 @@ def _asks_for_norms(rule: Rule) -> bool:
 def _as_a_whole(rule: Rule, whole: Norms) -> Iterator[_Finding]:
     """The conditions on the output as a whole."""
     if rule.relative_l2 is not None:
-        error = whole.relative_l2
+        error, allowed = whole.relative_l2, rule.relative_l2 * rule.looser
         yield _Finding(
-            share=_ratio(error, rule.relative_l2),
-            text=f"relative L2 error {error:.3g}, allowed {rule.relative_l2:g}",
+            share=_ratio(error, allowed),
+            text=f"relative L2 error {error:.3g}, allowed {allowed:g}",
         )
     if rule.cosine is not None:
+        away = (1 - rule.cosine) * rule.looser
         yield _Finding(
-            share=_ratio(1 - whole.cosine, 1 - rule.cosine),
-            text=f"cosine {whole.cosine:.6g}, wanted at least {rule.cosine:g}",
+            share=_ratio(1 - whole.cosine, away),
+            text=f"cosine {whole.cosine:.6g}, wanted at least {1 - away:g}",
         )
 
 

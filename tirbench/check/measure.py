@@ -21,30 +21,41 @@ CHUNK_GPU: Final = 1 << 21  # a dozen float64 temporaries of them take 200 MB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """What the wanted values are like; `norm` is the L2 norm of the finite ones among those compared."""
+    """What the wanted values are like; `norm` is the L2 norm of the finite ones among those compared.
+
+    `first_nan` and `first_infinity` are row-major numbers, -1 where there is none.
+    """
 
     count: int
     nonzero: int
     norm: float
-    not_finite: int
-    first_not_finite: int
+    nans: int
+    infinities: int
+    first_nan: int
+    first_infinity: int
 
     @property
     def rms(self) -> float:
         """Root of the mean square of the finite elements."""
-        finite = self.count - self.not_finite
+        finite = self.count - self.nans - self.infinities
         return self.norm / sqrt(finite) if finite else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """|got - want| <= rtol * |want| + floor; a perfectly rounded value is always within it."""
+    """|got - want| <= rtol * |want| + floor; a perfectly rounded value is always within it.
+
+    With `bits` the bits of the perfectly rounded value are wanted: -0.0 is another value than 0.0. The
+    payload of a NaN is none that an operation promises, so any NaN is like another.
+    """
 
     rtol: float
     floor: float
+    bits: bool = False
 
 
 EXACT: Final = Tolerance(rtol=0.0, floor=0.0)
+BITS: Final = Tolerance(rtol=0.0, floor=0.0, bits=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,20 +110,31 @@ class Norms:
 
 def scale(want: torch.Tensor, region: Region | None) -> Scale:
     """What the compared elements of `want` are like."""
-    count = nonzero = not_finite = 0
-    first, norm = -1, 0.0
+    count = nonzero = 0
+    norm = 0.0
+    bad, first = [0, 0], [-1, -1]
     for piece, keep in kept(want, region):
         w = wide(want[piece.at], want.device)
-        bad = ~w.isfinite() & keep
-        sums = [keep.sum(), ((w != 0) & keep).sum(), bad.sum(), bad.reshape(-1).int().argmax()]
-        numbers = [*(one.double() for one in sums), _norm(torch.where(keep & ~bad, w, 0))]
+        kinds = [w.isnan() & keep, w.double().isinf() & keep]
+        fine = keep & ~kinds[0] & ~kinds[1]
+        sums = [keep.sum(), ((w != 0) & keep).sum(), *(kind.sum() for kind in kinds)]
+        places = [kind.reshape(-1).int().argmax() for kind in kinds]
+        numbers = [*(one.double() for one in (*sums, *places)), _norm(torch.where(fine, w, 0))]
         found = torch.stack(numbers).tolist()
-        if found[2] and first < 0:
-            first = piece.start + int(found[3])
+        for kind in range(2):
+            if found[2 + kind] and first[kind] < 0:
+                first[kind] = piece.start + int(found[4 + kind])
+            bad[kind] += int(found[2 + kind])
         count, nonzero = count + int(found[0]), nonzero + int(found[1])
-        not_finite, norm = not_finite + int(found[2]), hypot(norm, found[4])
+        norm = hypot(norm, found[6])
     return Scale(
-        count=count, nonzero=nonzero, norm=norm, not_finite=not_finite, first_not_finite=first
+        count=count,
+        nonzero=nonzero,
+        norm=norm,
+        nans=bad[0],
+        infinities=bad[1],
+        first_nan=first[0],
+        first_infinity=first[1],
     )
 
 
@@ -191,6 +213,10 @@ def _shares(
     dtype: torch.dtype,
 ) -> torch.Tensor:
     """Errors as shares of their limits, 0 for what is not compared; `dtype` is that of the output."""
+    if tolerance.bits and dtype.is_floating_point:
+        other_sign = (g == 0) & (g.signbit() != rounded(w, dtype).signbit())
+        shares = _shares(g, w, keep, EXACT, dtype)
+        return torch.where(keep & other_sign, inf, shares)
     error = (g.double() - w.double()).abs()
     limit = w.abs().double() * tolerance.rtol + tolerance.floor
     if dtype.is_floating_point and bool((~keep | ((error <= limit) & error.isfinite())).all()):

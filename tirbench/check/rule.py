@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -36,7 +37,7 @@ class Rule:
 
     Args:
         tensor: name of the output.
-        exact: equal to the wanted value rounded to the output's dtype.
+        exact: the bits of the wanted value rounded to the output's dtype; -0.0 is not 0.0, NaN is NaN.
         rtol: |got - want| <= rtol * (|want| + rms(want)), rms over the compared elements.
         atol: absolute; takes the place of the rms term: atol + rtol * |want|.
         matched: share of the elements that must be within the tolerance, 0 < matched <= 1.
@@ -46,9 +47,11 @@ class Rule:
         lengths: name of an integer tensor: compare the first so many elements of each row.
         mask: name of a tensor that is not zero where outputs are compared.
         through: function of outputs whose result is compared instead; the caller applies it.
-        allow_nan: NaN and infinities may be wanted; then they must stand at the same positions.
+        allow_nan: NaN may be wanted; then it must stand at the same positions.
+        allow_inf: infinities may be wanted; then they must stand at the same positions.
         not_worse_than: name of a reference whose relative L2 error may not be exceeded.
         unchecked: reason why nothing is compared.
+        looser: what the tolerances are multiplied by, 1 or more; `exact` stays exact.
     """
 
     tensor: str
@@ -64,8 +67,10 @@ class Rule:
     mask: str | None = None
     through: Callable[..., object] | None = None
     allow_nan: bool = False
+    allow_inf: bool = False
     not_worse_than: str | None = None
     unchecked: str | None = None
+    looser: float = 1.0
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.rows, self.lengths, self.mask)) > 1:
@@ -75,11 +80,18 @@ class Rule:
         for name, bound in (("rtol", self.rtol), ("atol", self.atol), ("l2", self.relative_l2)):
             if bound is not None and not bound >= 0:
                 raise CheckError(f"{self.tensor}: {name} is {bound}, must be 0 or more")
+        if not 1 <= self.looser < inf:
+            raise CheckError(f"{self.tensor}: looser is {self.looser}, must be 1 or more")
 
     @property
     def region(self) -> str | None:
         """Name of the tensor that says which elements are compared; `None`: all."""
         return self.rows or self.lengths or self.mask
+
+    @property
+    def share(self) -> float | None:
+        """The share of the elements that must be within the tolerance; `None`: all."""
+        return None if self.matched is None else max(0.0, 1 - (1 - self.matched) * self.looser)
 
     @property
     def elementwise(self) -> bool:

@@ -12,7 +12,7 @@ CODES: Final[dict[str, str]] = {
     "TB004": "the file uses TOML 1.1",
     "TB005": "the file is of another version of the language",
     "TB006": "the file's name cannot name a workload",
-    "TB007": "the file does not name its schema",
+    "TB007": "the schema that the file names is not ours",
     # The schema
     "TB010": "unknown key",
     "TB011": "missing key",

@@ -76,9 +76,10 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
         one name."""
     ),
     "TB007": _of(
-        """The first line of a workload names the schema that belongs to this tirbench, so that editors
-        complete keys, explain them and underline mistakes, also offline. `tirbench schema` prints the
-        schema. This is a warning; the workload runs all the same.""",
+        """The first line of a workload may name its schema, `#:schema PATH`, so that editors complete keys,
+        explain them and underline mistakes, also offline. The file at the path is missing, outside the
+        project, or of another tirbench, so that editors judge by other rules than `check`. `tirbench schema`
+        prints the right one. This is a warning; the workload runs all the same.""",
     ),
     # The schema
     "TB010": _of(

@@ -234,7 +234,7 @@ class Server:
             if self._process.poll() is None:
                 self._process.kill()
                 self._process.wait()
-            if self._process.returncode != 0:  # it did not end by itself: so nobody killed the strays
+            if self._process.returncode:  # killed, so that nobody has killed what was below it
                 processes.kill_marked(f"{SERVER_VARIABLE}={self._mark}", LOST_S)
 
     def _why(self) -> str:

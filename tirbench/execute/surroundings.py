@@ -265,7 +265,9 @@ def _load() -> Finding:
     try:
         per_core = os.getloadavg()[0] / (os.cpu_count() or 1)
     except OSError:
-        return Finding(name="idle CPU", status="limited", detail="the system does not tell its load")
+        return Finding(
+            name="idle CPU", status="limited", detail="the system does not tell its load"
+        )
     if per_core < BUSY_LOAD:
         return Finding(name="idle CPU", status="yes", detail=f"load {per_core:.0%} of the cores")
     return Finding(

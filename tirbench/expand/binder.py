@@ -89,6 +89,15 @@ class Binder:
             self.note("TB022", path, error.message, argument, hint=error.hint, span=error.span)
         return None
 
+    def given(self, argument: Argument | None, path: Path, site: Site) -> Bound:
+        """The bound value of what cannot be left out; `omit` is noted."""
+        value = self.bind(argument, path, site)
+        if value is OMIT or (isinstance(value, tuple) and any(item is OMIT for item in value)):
+            hint = "leave the key out, or let the expression have a value in every case"
+            self.note("TB023", path, "'omit' drops an argument, and this is none", hint=hint)
+            return None
+        return value
+
     def note(
         self,
         code: str,

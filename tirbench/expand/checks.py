@@ -35,7 +35,7 @@ def bind_check(workload: Workload, layouts: Mapping[str, Layout], binder: Binder
     site = Site(what="an argument of the oracle", gathers=workload.ranks is not None)
     oracle = binder.function(check.oracle, site)
     seed_path = ("check", "oracle", "grad", "seed")
-    seed = None if check.grad_seed is None else binder.bind(check.grad_seed, seed_path, site)
+    seed = None if check.grad_seed is None else binder.given(check.grad_seed, seed_path, site)
     return BoundCheck(
         oracle=oracle,
         dtype=check.dtype,
@@ -80,6 +80,7 @@ def _output(rule: OutputCheck, layouts: Mapping[str, Layout], binder: Binder) ->
         mask=rule.mask,
         through=binder.function(rule.through),
         allow_nan=rule.allow_nan,
+        allow_inf=rule.allow_inf,
         unchecked=rule.unchecked,
         reason=rule.reason,
     )

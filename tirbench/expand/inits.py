@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from tirbench.expand.binder import is_number, whole_numbers
-from tirbench.expression import Site
+from tirbench.expression import Site, describe
 from tirbench.model import BoundInit
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def bind_init(tensor: Tensor, layout: Layout, binder: Binder) -> BoundInit | Non
     kind, path = tensor.init.kind, (*tensor.path, "init")
     site = Site(what=f"a parameter of {kind}")
     parameters: dict[str, Bound] = {
-        name: binder.bind(argument, (*path, name), site)
+        name: binder.given(argument, (*path, name), site)
         for name, argument in tensor.init.parameters
     }
     dtype = layout.dtype
@@ -42,6 +43,7 @@ def bind_init(tensor: Tensor, layout: Layout, binder: Binder) -> BoundInit | Non
         binder.note("TB044", path, message.replace("1 dimensions", "1 dimension"))
     _check_ranges(parameters, path, binder)
     _check_lengths(kind, parameters, layout, path, binder)
+    _check_values(parameters, layout, path, binder)
     return BoundInit(kind=kind, parameters=tuple(parameters.items()))
 
 
@@ -61,6 +63,27 @@ def _check_ranges(parameters: dict[str, Bound], path: Path, binder: Binder) -> N
         least, most = clamp
         if is_number(least) and is_number(most) and not least <= most:
             binder.note("TB044", path, f"clamp must ascend, got {least} and {most}")
+
+
+def _check_values(parameters: dict[str, Bound], layout: Layout, path: Path, binder: Binder) -> None:
+    """A list that is written out is one of numbers, one for each element."""
+    if "values" not in parameters:
+        return
+    listed, place = parameters["values"], (*path, "values")
+    if is_number(listed) or isinstance(listed, str):
+        message = f"'values' is a list of numbers, got {describe(listed)}"
+        binder.note("TB023", place, message)
+    if not isinstance(listed, tuple):
+        return
+    for number in listed:
+        if isinstance(number, str):
+            binder.note("TB023", place, f"'values' is a list of numbers, got {describe(number)}")
+        elif is_number(number) and not layout.dtype.floating and number % 1 != 0:
+            binder.note("TB044", place, f"{layout.dtype:s} holds whole numbers, got {number}")
+    sizes = whole_numbers(layout.shape)
+    if len(sizes) == len(layout.shape) and prod(sizes) != len(listed):
+        message = f"{len(listed)} values for a tensor of {prod(sizes)} elements"
+        binder.note("TB044", place, message)
 
 
 def _check_lengths(

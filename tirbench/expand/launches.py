@@ -59,7 +59,23 @@ def bind_implementation(
         requires=requires,
         unchecked=implementation.unchecked,
         skipped=skipped,
+        looser=None if skipped is not None else _looser(implementation, binder),
+        reason=implementation.reason,
     )
+
+
+def _looser(implementation: Implementation, binder: Binder) -> float | None:
+    """What a reference's tolerances are multiplied by: more than one, and with a reason."""
+    path = (*implementation.path, "looser")
+    factor = binder.number(implementation.looser, path, "looser")
+    if factor is None:
+        return None
+    if factor < 1:
+        binder.note("TB061", path, f"'looser' is at least 1, got {factor:g}")
+    if factor > 1 and implementation.reason is None:
+        message = f"'{implementation.name}' is held to {factor:g} times the tolerance"
+        binder.note("TB062", path, message, hint='add reason = "…"')
+    return factor
 
 
 def bind_launch(launch: Launch, binder: Binder) -> BoundLaunch:
@@ -106,7 +122,7 @@ def _option(value: object, option: Option, path: Path, key: str, binder: Binder)
             return _bind_exprs(value, option, path, key, binder)
         case "grad":
             gradient: dict[str, Any] = dict(value)  # type: ignore[call-overload]  # pairs, as load made it
-            seed = binder.bind(gradient["seed"], (*path, "seed"), Site(what="a gradient's seed"))
+            seed = binder.given(gradient["seed"], (*path, "seed"), Site(what="a gradient's seed"))
             return ("of", gradient["of"]), ("seed", seed)
         case _:
             return value  # type: ignore[return-value]  # text, or a tuple of texts

@@ -102,7 +102,7 @@ def _all(workload: Workload) -> tuple[Implementation, ...]:
 
 def _of_implementation(item: Implementation, workload: Workload) -> list[object]:
     """Everything in an implementation that is evaluated."""
-    found: list[object] = [item.requires.memory, workload.requires.memory]
+    found: list[object] = [item.requires.memory, workload.requires.memory, item.looser]
     found += _of_function(item.context)
     for step in item.steps:
         found += [step.args, *(value for _, value in step.options)]

@@ -24,6 +24,7 @@ from tirbench.tensors import (
     permutation,
     randint,
     uniform,
+    values,
     zeros,
 )
 
@@ -48,5 +49,6 @@ __all__ = [
     "permutation",
     "randint",
     "uniform",
+    "values",
     "zeros",
 ]

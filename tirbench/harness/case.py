@@ -52,7 +52,7 @@ class Timing:
 
 @dataclass(slots=True)
 class Declared:
-    """One implementation as the harness declares it; the last four are learnt when it is built.
+    """One implementation as the harness declares it; the last five are learnt when it is built.
 
     `executables` are those of TIRx, `tuned` its Triton kernels with a tuner, `facts` what else can say
     which machine code is launched.
@@ -65,6 +65,7 @@ class Declared:
     outputs: tuple[str, ...] | None
     requires: Requires
     unchecked: str | None
+    looser: float = 1.0
     launches_triton: bool = False
     compiled_by_torch: bool = False
     executables: list[Any] = field(default_factory=list)
@@ -172,9 +173,21 @@ class Case:
         outputs: tuple[str, ...] | None = None,
         requires: Requires | None = None,
         unchecked: str | None = None,
+        looser: float = 1.0,
     ) -> Callable[[Builder], Builder]:
-        """Declare a reference; `outputs` are those it computes where they are not all that is checked."""
-        return self._implementation(name, "reference", returns, outputs, requires, unchecked)
+        """Declare a reference.
+
+        Args:
+            name: of the reference.
+            returns: the tensors that what it returns is bound to.
+            outputs: those it computes, where they are not all that is checked.
+            requires: what the machine must have.
+            unchecked: why its results are not compared.
+            looser: what the tolerances of its outputs are multiplied by.
+        """
+        return self._implementation(
+            name, "reference", returns, outputs, requires, unchecked, looser
+        )
 
     def _implementation(
         self,
@@ -184,10 +197,11 @@ class Case:
         outputs: tuple[str, ...] | None,
         requires: Requires | None,
         unchecked: str | None,
+        looser: float = 1.0,
     ) -> Callable[[Builder], Builder]:
         def declare(builder: Builder) -> Builder:
             self.implementations[name] = Declared(
-                name, role, builder, returns, outputs, requires or Requires(), unchecked
+                name, role, builder, returns, outputs, requires or Requires(), unchecked, looser
             )
             return builder
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
-from typing import Any
+from contextlib import suppress
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Final
 
 import torch
 
 from tirbench.errors import MeasurementError
+
+SHARED_OF_EVERY_GPU: Final = 48 << 10
+"""Bytes of shared memory that a block has without asking (CUDA C++ programming guide)."""
+
+CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 class Device:
@@ -33,30 +40,42 @@ class Device:
 
     @cached_property
     def _properties(self) -> Any:
-        if self.kind != "cuda":
-            raise MeasurementError(
-                "this case reads a property of a CUDA device, and runs on the CPU"
-            )
         return torch.cuda.get_device_properties(self.torch)
 
     @property
     def sm_count(self) -> int:
-        """Number of multiprocessors."""
-        return int(self._properties.multi_processor_count)
+        """Number of multiprocessors; on the CPU the cores that this process may use.
+
+        So that a persistent grid has a smoke case: programs that share the work, more than one.
+        """
+        if self.kind == "cuda":
+            return int(self._properties.multi_processor_count)
+        return usable_cores()
 
     @property
     def l2_bytes(self) -> int:
-        """Size of the second-level cache."""
-        return int(self._properties.L2_cache_size)
+        """Size of the second-level cache; on the CPU of the last one, which all cores share.
+
+        Raises:
+            MeasurementError: the CPU does not say.
+        """
+        if self.kind == "cuda":
+            return int(self._properties.L2_cache_size)
+        return last_cache_bytes()
 
     @property
     def smem_bytes(self) -> int:
-        """Largest shared memory of one block, opted in."""
-        return int(self._properties.shared_memory_per_block_optin)
+        """Largest shared memory of one block, opted in; on the CPU what a block of every GPU has.
+
+        Only Triton's interpreter runs kernels there that ask, and it takes what they ask for.
+        """
+        if self.kind == "cuda":
+            return int(self._properties.shared_memory_per_block_optin)
+        return SHARED_OF_EVERY_GPU
 
     @property
     def capability(self) -> float:
-        """Compute capability as a number: 9.0."""
+        """Compute capability as a number: 9.0; on the CPU 0.0, which is below that of every GPU."""
         major, minor = (
             torch.cuda.get_device_capability(self.torch) if self.kind == "cuda" else (0, 0)
         )
@@ -78,3 +97,30 @@ class Device:
         """Wait until everything launched has finished; surfaces asynchronous errors."""
         if self.kind == "cuda":
             torch.cuda.synchronize(self.torch)
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def last_cache_bytes(caches: Path = CACHES) -> int:
+    """Bytes of the CPU's last-level cache, as Linux lists it.
+
+    Raises:
+        MeasurementError: it is not listed.
+    """
+    found: dict[int, int] = {}
+    for index in caches.glob("index*"):
+        with suppress(OSError, ValueError):
+            size = (index / "size").read_text(encoding="ascii").strip()
+            units = {"K": 1 << 10, "M": 1 << 20}
+            found[int((index / "level").read_text(encoding="ascii"))] = int(
+                size.rstrip("KM")
+            ) * units.get(size[-1], 1)
+    if not found:
+        raise MeasurementError("l2_bytes: this CPU does not say how large its last-level cache is")
+    return found[max(found)]

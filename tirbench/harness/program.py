@@ -18,6 +18,7 @@ from tirbench.harness.case import Case, Shared, Timing
 from tirbench.harness.device import Device
 from tirbench.harness.driver import CaseRun
 from tirbench.model import CaseJob, Plan
+from tirbench.tensors import Computed, filled_by
 
 CaseFunction = Callable[[Case], None]
 
@@ -116,19 +117,22 @@ class Program:
         The innermost frame inside the harness decides; the nearest comment at or above it, in the same
         case, names the line. Without one (tensors are allocated by one call) the workload is named alone.
         """
+        filling = filled_by(trace)
+        if isinstance(filling, Computed):
+            return self.place_of_function(filling.args)
+        if filling is not None:
+            return self._declared("Tensor", filling.name)
         numbers = [number for file, number in _frames(trace) if Path(file) == Path(self.file)]
-        for line in reversed(self._source[: numbers[-1] if numbers else 0]):
-            if found := self._marker.search(line):
-                return f"{self.workload}:{found[1]}"
-            if line.startswith("@program.case("):
-                break
-        return self.workload
+        return self._at_or_above(numbers[-1] if numbers else 0)
 
     def place_of(self, name: str) -> str:
         """The line of the TOML that declares an implementation: the same in every case."""
+        return self._declared("(?:kernel|reference)", name)
+
+    def _declared(self, what: str, name: str) -> str:
+        """The line of the TOML of what the harness declares by name: `tb.Tensor('x', …)`."""
         head = re.compile(
-            rf"^    @case\.(?:kernel|reference)\((?:  # .*\n\s+)?{re.escape(repr(name))}[,)\n]",
-            re.MULTILINE,
+            rf"^ +(?:@case|tb)\.{what}\((?:  # .*\n\s+)?{re.escape(repr(name))}[,)\n]", re.MULTILINE
         )
         text = "\n".join(self._source)
         if start := head.search(text):
@@ -138,10 +142,16 @@ class Program:
         return self.workload
 
     def place_of_function(self, function: Callable[..., Any]) -> str:
-        """The line of the TOML that a decorated function of the harness comes from."""
-        first = function.__code__.co_firstlineno
-        if found := self._marker.search(self._source[first - 1]):
-            return f"{self.workload}:{found[1]}"
+        """The line of the TOML that a function written in the harness comes from."""
+        return self._at_or_above(function.__code__.co_firstlineno)
+
+    def _at_or_above(self, line: int) -> str:
+        """The line of the TOML that the nearest comment names, at or above a line, in the same case."""
+        for text in reversed(self._source[:line]):
+            if found := self._marker.search(text):
+                return f"{self.workload}:{found[1]}"
+            if text.startswith("@program.case("):
+                break
         return self.workload
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,6 +89,8 @@ class Expected:
         ]
         if skipped:
             said.append(f"does not compute {', '.join(skipped)}")
+        if declared.looser > 1:
+            said.append(f"held to {declared.looser:g} times the tolerance")
         missing = sorted(bounds(case) - set(self.references) - {declared.name})
         if missing and declared.role == "kernel":
             said.append(f"not compared with {', '.join(missing)}, which is not there")
@@ -136,7 +138,7 @@ def verify(
         return known.verification
     worst = 0.0
     for name, got in outputs.items():
-        rule = case.checked[name]
+        rule = replace(case.checked[name], looser=declared.looser)
         reference = expected.references.get(rule.not_worse_than or "", {}).get(name)
         comparison = compare(
             got, expected.want[name], rule, reference=reference, **surroundings(case, rule)

@@ -45,7 +45,9 @@ def literal(value: object) -> Source:
 
 
 def emit(bound: Bound, dtypes: str = "torch") -> Source:
-    """A bound argument as Python source; arrays of the workload become lists.
+    """A bound argument as Python source; arrays of the workload become lists, tuples for Triton.
+
+    A Triton kernel takes a tuple as a parameter and refuses a list.
 
     Args:
         bound: what the expression compiler left of the argument.
@@ -63,6 +65,8 @@ def emit(bound: Bound, dtypes: str = "torch") -> Source:
         raise TypeError(
             f"{OMIT} reached the renderer: an omitted argument is dropped when a case is bound"
         )
+    if isinstance(bound, tuple) and dtypes == "tl":
+        return emit_tuple(bound, dtypes)
     if isinstance(bound, tuple):
         return Source("[" + ", ".join(emit(item, dtypes) for item in bound) + "]")
     return literal(bound)

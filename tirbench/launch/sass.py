@@ -13,9 +13,12 @@ from typing import Final
 
 CODE_SECTIONS: Final = (".text.", ".nv.constant0.", ".nv.constant2.", ".nv.constant4.")
 
+NO_BITS: Final = 8
+"""SHT_NOBITS: a section without bytes in the file."""
 
-def sections(cubin: bytes) -> Iterator[tuple[str, bytes]]:
-    """Name and contents of every section of an ELF-64 little-endian file.
+
+def headers(cubin: bytes) -> Iterator[tuple[str, int, int, int]]:
+    """Name, type, offset and size of every section of an ELF-64 little-endian file.
 
     Raises:
         ValueError: the bytes are no such file.
@@ -24,17 +27,21 @@ def sections(cubin: bytes) -> Iterator[tuple[str, bytes]]:
         raise ValueError("not a 64-bit little-endian ELF file")
     (table,) = struct.unpack_from("<Q", cubin, 0x28)
     entry_size, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [
-        struct.unpack_from("<IIQQQQIIQQ", cubin, table + i * entry_size) for i in range(count)
-    ]
-    names_at = headers[names_index][4]
-    for name_at, kind, _, _, offset, size, *_ in headers:
+    found = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + i * entry_size) for i in range(count)]
+    names_at = found[names_index][4]
+    for name_at, kind, _, _, offset, size, *_ in found:
         start = names_at + name_at
-        name = cubin[start : cubin.index(b"\0", start)].decode()
-        yield (
-            name,
-            b"" if kind == 8 else cubin[offset : offset + size],
-        )  # 8: SHT_NOBITS, no bytes in the file
+        yield cubin[start : cubin.index(b"\0", start)].decode(), kind, offset, size
+
+
+def sections(cubin: bytes) -> Iterator[tuple[str, bytes]]:
+    """Name and contents of every section of an ELF-64 little-endian file.
+
+    Raises:
+        ValueError: the bytes are no such file.
+    """
+    for name, kind, offset, size in headers(cubin):
+        yield name, b"" if kind == NO_BITS else cubin[offset : offset + size]
 
 
 def text_digest(cubins: Iterable[bytes]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -11,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from tirbench.errors import UsageError
+from tirbench.launch import roots
 
 
 def load_target(folder: Path, target: str) -> Any:
@@ -30,7 +29,7 @@ def load_target(folder: Path, target: str) -> Any:
         if not hasattr(module, name):
             raise UsageError(f"{file} has no function {name!r}")
         return getattr(module, name)
-    return load_dotted(target)
+    return load_dotted(target, roots.root_of(folder.resolve()))
 
 
 def load_file(path: Path) -> ModuleType:
@@ -40,8 +39,7 @@ def load_file(path: Path) -> ModuleType:
     folders are two modules.
     """
     path = path.resolve()
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
-    name = f"{path.stem}_{digest}"
+    name = roots.name_of(path)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -52,7 +50,10 @@ def load_file(path: Path) -> ModuleType:
         module  # before execution: dataclasses and Triton look their module up there
     )
     folder = str(path.parent)
-    if folder not in sys.path:
+    root = roots.root_of(path)
+    if root is not None:
+        root.look_in(path.parent)
+    elif folder not in sys.path:
         sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
@@ -62,8 +63,12 @@ def load_file(path: Path) -> ModuleType:
     return module
 
 
-def load_dotted(target: str) -> Any:
+def load_dotted(target: str, root: roots.Root | None = None) -> Any:
     """The object at a dotted path: the longest importable prefix, then attributes.
+
+    Args:
+        target: the path.
+        root: the tree of the workload, where several revisions are in this process.
 
     Raises:
         ModuleNotFoundError: the package is not installed; the message is Python's.
@@ -73,7 +78,7 @@ def load_dotted(target: str) -> Any:
     for length in range(len(parts) - 1, 0, -1):
         prefix = ".".join(parts[:length])
         try:
-            found: Any = importlib.import_module(prefix)
+            found: Any = roots.import_for(root, prefix)
         except ModuleNotFoundError as error:
             # Only a missing prefix may be an attribute; a missing dependency of it is the caller's to see.
             if (

@@ -16,6 +16,9 @@ from tirbench.values import Phase
 
 LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
+NEXT_SHAPE: Final = " | "
+"""Between the choices of one tuned kernel for several shapes."""
+
 NEXT_KERNEL: Final = "; "
 """Between the choices of several tuned kernels of one implementation."""
 
@@ -105,7 +108,7 @@ def prepared(kernel: Any, configuration: str | None = None) -> Any:
     Args:
         kernel: of a kernel file: jitted, perhaps below `@triton.autotune` and `@triton.heuristics`.
         configuration: what was chosen before, as `chosen_configuration` says it. It is used without
-            tuning if the tuner still offers it.
+            tuning if the tuner still offers it; of several, for as many shapes, only they are tried.
 
     In the interpreter Triton has no driver to time with ("0 active drivers"); the first configuration
     stands for all of them there, which is enough to verify.
@@ -118,8 +121,9 @@ def prepared(kernel: Any, configuration: str | None = None) -> Any:
     if interpreted():
         own.configs = tuner.configs[:1]
     else:
-        known = [config for config in tuner.configs if _text(config) == configuration]
-        own.configs = known[:1] or tuner.configs
+        wanted = (configuration or "").split(NEXT_SHAPE)
+        known = [config for config in tuner.configs if _text(config) in wanted]
+        own.configs = known if len(known) == len(wanted) else tuner.configs
     return _with_tuner(kernel, own)
 
 
@@ -144,7 +148,7 @@ def chosen_configuration(kernel: Any) -> str | None:
         return None
     best = getattr(tuner, "best_config", None)
     chosen = list(tuner.cache.values()) or ([] if best is None else [best])
-    return " | ".join(dict.fromkeys(map(_text, chosen))) or None
+    return NEXT_SHAPE.join(dict.fromkeys(map(_text, chosen))) or None
 
 
 def _tuner(kernel: Any) -> Any:

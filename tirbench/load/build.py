@@ -311,6 +311,8 @@ class _Builder:
                     context=self.maybe_function(table, "context", path),
                     requires=self.requirements(table.get("requires", {}), (*path, "requires")),
                     unchecked=table.get("unchecked"),
+                    looser=self.maybe(table, "looser", path),
+                    reason=table.get("reason"),
                 )
             )
         return tuple(found)
@@ -343,13 +345,13 @@ class _Builder:
         """How one output is compared."""
         path: Path = ("check", "outputs", tensor)
         numbers = ("rtol", "atol", "matched", "relative_l2", "cosine")
-        words = ("exact", "not_worse_than", "rows", "lengths", "mask", "allow_nan", "unchecked")
+        words = ("exact", "not_worse_than", "rows", "lengths", "mask", "unchecked")
         return OutputCheck(
             tensor=tensor,
             path=path,
             through=self.maybe_function(raw, "through", path),
             **{key: self.maybe(raw, key, path) for key in numbers if key in raw},  # type: ignore[arg-type]  # keys of the schema
-            **{key: raw[key] for key in (*words, "reason") if key in raw},
+            **{key: raw[key] for key in (*words, "allow_nan", "allow_inf", "reason") if key in raw},
         )
 
     def work(self, raw: dict[str, Any]) -> Work:

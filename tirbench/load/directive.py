@@ -35,7 +35,10 @@ def schema_path(root: str, folder: str) -> str:
 
 
 def check_directive(source: Source) -> tuple[Diagnostic, ...]:
-    """A warning where the first line names no schema, or one that is not that of this tirbench."""
+    """A warning where the first line names a schema that is not that of this tirbench.
+
+    A file may do without the line: a kind of a plug-in, for one, is in no schema that is shipped.
+    """
     first = source.text.split("\n", 1)[0].rstrip("\r")
     match = _LINE.fullmatch(first.rstrip())
     right = schema_path(source.root, source.folder)
@@ -43,8 +46,7 @@ def check_directive(source: Source) -> tuple[Diagnostic, ...]:
     file = "/".join(filter(None, (source.folder, right.removeprefix("./"))))
     write = f"write it with 'tirbench schema > {file}'"
     if match is None:
-        message = "the first line does not name the schema, so editors cannot help"
-        return _warning(source, message, hint, 1)
+        return ()
     written = match[1].strip()
     if _URL.match(written):
         return ()

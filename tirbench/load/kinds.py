@@ -92,7 +92,7 @@ def with_plug_ins(schema: dict[str, Any]) -> dict[str, Any]:
             if holder != "step":
                 common += ["returns", "context", "requires"]
             if holder == "reference":
-                common.append("unchecked")
+                common += ["unchecked", "looser", "reason"]
             then = {"propertyNames": {"enum": [*common, *options]}, "required": ["target"]}
             test = {"properties": {"kind": {"const": name}}, "required": ["kind"]}
             branches.append({"if": test, "then": then})

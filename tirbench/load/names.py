@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tirbench.model import Argument, Implementation, Path, Workload
 
 HARNESS_NAMES: Final = frozenset(
-    {"torch", "tb", "f", "device", "meta", "case", "program", "oracle", "launch"}
+    {"torch", "tl", "tb", "f", "device", "meta", "case", "program", "oracle", "launch"}
 )
 """Variables of a generated harness; a tensor of that name would shadow one."""
 
@@ -192,6 +192,7 @@ def _of_implementation(implementation: Implementation) -> Iterator[tuple[Path, E
     yield from _of_function(implementation.context)
     path = (*implementation.path, "requires", "memory")
     yield from _within(implementation.requires.memory, path)
+    yield from _within(implementation.looser, (*implementation.path, "looser"))
 
 
 def _of_function(function: Function | None) -> Iterator[tuple[Path, Expression]]:

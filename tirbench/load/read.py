@@ -7,6 +7,7 @@ anything else is judged.
 from __future__ import annotations
 
 import re
+import stat
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tirbench import diagnostics
 from tirbench.load.bounds import MAX_DEPTH, key_too_deep
+from tirbench.load.migrate import MIGRATIONS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -54,7 +56,11 @@ def find_root(path: str | Path) -> Path:
 def read_text(path: Path, problems: Problems) -> str | None:
     """The text of a file, or `None` after noting why there is none."""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        facts = path.stat()
+        if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):  # a pipe waits
+            problems.add("TB001", (), "cannot be read: not a file")
+            return None
+        if facts.st_size > MAX_BYTES:
             problems.add("TB001", (), f"cannot be read: larger than {MAX_BYTES >> 20} MiB")
             return None
         data = path.read_bytes()
@@ -136,6 +142,13 @@ def version_is_read(document: dict[str, Any], problems: Problems) -> bool:
             ("schema",),
             f"version {version} of the language is newer than {VERSION}, the newest read here",
             hint="upgrade tirbench",
+        )
+    elif min(MIGRATIONS, default=VERSION) <= version < VERSION:
+        problems.add(
+            "TB005",
+            ("schema",),
+            f"version {version} of the language is older than {VERSION}, the one read here",
+            hint=f"tirbench migrate {problems.file} rewrites the file; --diff shows how",
         )
     elif version < VERSION:
         problems.add(

@@ -187,6 +187,9 @@ def _file_of(
         problems.add("TB050", path, f"'{text}' is not a {wanted} file")
         return None
     file = inside(text, place, path, problems)
+    if file is not None and not file.is_file():  # a pipe would be waited for
+        problems.add("TB051", path, f"'{text}' is not a file")
+        return None
     return None if file is None else (file, text, name)
 
 

@@ -136,6 +136,8 @@ class Writer:
             head.append(Source(f"requires={_requires(item.requires)}"))
         if item.unchecked is not None:
             head.append(Source(f"unchecked={literal(item.unchecked)}"))
+        if item.looser is not None:
+            head.append(Source(f"looser={literal(item.looser)}"))
         context = item.context and {
             "target": literal(item.context.target),
             "args": Source(", ".join(emit_arguments(item.context.args))),
@@ -187,7 +189,7 @@ class Writer:
             "not_worse_than",
             "rows",
         )
-        for name in (*names, "lengths", "mask", "allow_nan", "unchecked"):
+        for name in (*names, "lengths", "mask", "allow_nan", "allow_inf", "unchecked"):
             value = getattr(output, name)
             if value is not None and value is not False:  # 0 is a tolerance like any other
                 parts.append(Source(f"{name}={literal(value)}"))

@@ -21,6 +21,7 @@ def render(
     notes: tuple[str, ...] = (),
     folder: str = "",
     place: Callable[[Row], str | None] = lambda _: None,
+    debug: bool = False,
 ) -> str:
     """A run in one of the formats, with its last line ended.
 
@@ -32,6 +33,7 @@ def render(
         notes: what is missing from the run.
         folder: where its logs and samples are kept.
         place: where a workload asks for a row (`workloads/x.toml:12`), for annotations.
+        debug: whether the text shows tracebacks whole.
     """
     from tirbench.report import document, github, markdown, terminal
 
@@ -44,7 +46,7 @@ def render(
             return "".join(document.to_jsonl(run, notes=notes))
         case _:
             look = terminal.Look(width=width or terminal.FILE_WIDTH, color=color)
-            body = terminal.render(run, look, notes=notes, folder=folder)
+            body = terminal.render(run, look, notes=notes, folder=folder, debug=debug)
     if form == "github":
         return "".join(f"{line}\n" for line in github.annotate(run, place)) + body
     return body

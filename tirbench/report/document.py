@@ -55,9 +55,7 @@ def schema() -> dict[str, Any]:
 
 def to_json(run: Run, *, notes: tuple[str, ...] = ()) -> str:
     """One indented JSON document."""
-    return (
-        json.dumps(document(run, notes=notes), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
-    )
+    return json.dumps(document(run, notes=notes), allow_nan=False, indent=2) + "\n"
 
 
 def to_jsonl(run: Run, *, notes: tuple[str, ...] = ()) -> Iterator[str]:
@@ -66,4 +64,4 @@ def to_jsonl(run: Run, *, notes: tuple[str, ...] = ()) -> Iterator[str]:
     outcomes = data.pop("outcomes")
     assert isinstance(outcomes, list)  # noqa: S101 - a tuple is always an array
     for line in (data, *outcomes):
-        yield json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
+        yield json.dumps(line, allow_nan=False) + "\n"

@@ -49,7 +49,7 @@ def annotate_problems(problems: Sequence[Diagnostic]) -> tuple[str, ...]:
         place = f"file={_property(one.file)},line={one.line},col={one.column}"
         end = f"endColumn={one.column + one.length}"
         message = _message(f"{one.message}. {one.hint}" if one.hint else one.message)
-        line = f"::{one.severity} {place},{end},title={_property(one.code)}::{message}"
+        line = f"::{one.severity} {place},title={_property(one.code)},{end}::{message}"
         lines[one.severity].append(line)
     return (*_limited(lines["error"], "error"), *_limited(lines["warning"], "warning"))
 
@@ -77,3 +77,13 @@ def _message(content: str) -> str:
 
 def _property(content: str) -> str:
     return _message(content).replace(":", "%3A").replace(",", "%2C")
+
+
+def annotate_rows(rows: Sequence[tuple[str, str, str, str]]) -> str:
+    """Lines with one command a row: (`error` or `warning`, file, title, message), both kinds limited."""
+    lines: dict[str, list[str]] = {"error": [], "warning": []}
+    for command, file, title, message in rows:
+        place = f"file={_property(file)},title={_property(title)}"
+        lines[command].append(f"::{command} {place}::{_message(message)}")
+    kept = [line for command, found in lines.items() for line in _limited(found, command)]
+    return "".join(f"{line}\n" for line in kept)

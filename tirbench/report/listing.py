@@ -56,7 +56,7 @@ def list_json(cases: Iterable[Case]) -> str:
         }
         for case in cases
     ]
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    return json.dumps(data, allow_nan=False, indent=2) + "\n"
 
 
 def show(case: Case) -> str:
@@ -182,6 +182,9 @@ def _implementation(implementation: BoundImplementation) -> list[str]:
         lines.append(f"    skipped: {implementation.skipped}")
     if implementation.unchecked:
         lines.append(f"    not checked: {implementation.unchecked}")
+    if implementation.looser is not None:
+        because = f", because {implementation.reason}" if implementation.reason else ""
+        lines.append(f"    held to {implementation.looser:g} times the tolerance{because}")
     requires = implementation.requires
     needs = [requires.device, requires.capability, *requires.packages]
     if any(needs):
@@ -252,6 +255,8 @@ def _rule(output: BoundOutput) -> Iterator[str]:
         yield f"through {_call(output.through)}"
     if output.allow_nan:
         yield "NaN allowed"
+    if output.allow_inf:
+        yield "infinities allowed"
     if output.reason is not None:
         yield f"because {output.reason}"
 

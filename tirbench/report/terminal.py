@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
@@ -74,7 +75,14 @@ def look_of(stream: IO[str], environment: Mapping[str, str]) -> Look:
     return Look(width=max(width, LEAST_WIDTH), color=color)
 
 
-def render(run: Run, look: Look, *, notes: tuple[str, ...] = (), folder: str = "") -> str:
+def render(
+    run: Run,
+    look: Look,
+    *,
+    notes: tuple[str, ...] = (),
+    folder: str = "",
+    debug: bool = False,
+) -> str:
     """The tables of a run, what went wrong in it, and a summary line last.
 
     Args:
@@ -82,8 +90,9 @@ def render(run: Run, look: Look, *, notes: tuple[str, ...] = (), folder: str = "
         look: what the stream can show.
         notes: what is missing from the run, said before the summary.
         folder: where logs and samples are kept, as the person would write it.
+        debug: whether tracebacks are shown whole.
     """
-    lines = list(_body(run.outcomes, look))
+    lines = list(_body(run.outcomes, look, folder=folder, debug=debug))
     lines.append(look.paint(text.plain(headline(run)), "dim"))
     lines += [look.paint(text.plain(note), "yellow") for note in notes]
     if folder:
@@ -99,20 +108,22 @@ def table(outcomes: Sequence[Outcome], look: Look | None = None) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _body(outcomes: Sequence[Outcome], look: Look) -> Iterator[str]:
+def _body(
+    outcomes: Sequence[Outcome], look: Look, *, folder: str = "", debug: bool = False
+) -> Iterator[str]:
     """Tables, what went wrong, and what the columns mean."""
     found = tables(outcomes)
     for one in found:
         yield from (*set_table(one, look.width, look.paint), "")
     for trouble in troubles(outcomes):
-        yield from (*_trouble(trouble, look), "")
+        yield from (*_trouble(trouble, look, folder=folder, debug=debug), "")
     keys = {column.key.partition(":")[0] for one in found for column in one.columns}
     for key, legend in _LEGENDS.items():
         if key in keys:
             yield look.paint(legend, "dim")
 
 
-def _trouble(trouble: Trouble, look: Look) -> Iterator[str]:
+def _trouble(trouble: Trouble, look: Look, *, folder: str, debug: bool) -> Iterator[str]:
     style = "yellow" if trouble.word == BASELINE_ERROR else "red"
     shown = ", ".join(trouble.cases[:4])
     more = f" and {len(trouble.cases) - 4} more" if len(trouble.cases) > 4 else ""
@@ -120,5 +131,16 @@ def _trouble(trouble: Trouble, look: Look) -> Iterator[str]:
     yield f"{look.paint(f'{trouble.word}: {where}', style)}: {text.plain(trouble.reason)}"
     if trouble.place:
         yield f"  asked for at {text.plain(trouble.place)}"
-    tail = trouble.detail.rstrip().split("\n")[-DETAIL_LINES:] if trouble.detail.strip() else []
+    if line := _harness_line(trouble):
+        name = trouble.implementation.partition("/")[0]
+        yield f"  harness at {text.plain(f'{folder}/harness/{name}.py'.lstrip('/'))}:{line}"
+    tail = trouble.detail.rstrip().split("\n") if trouble.detail.strip() else []
+    tail = tail if debug else tail[-DETAIL_LINES:]
     yield from (look.paint(f"  │ {text.plain(line)}", "dim") for line in tail)
+
+
+def _harness_line(trouble: Trouble) -> str:
+    """The line of the harness that a traceback passed last; empty where it passed none."""
+    name = re.escape(trouble.implementation.partition("/")[0])
+    found = re.findall(rf'File "(?:[^"]*/)?harness/{name}\.py", line (\d+)', trouble.detail)
+    return found[-1] if found else ""

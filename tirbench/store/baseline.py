@@ -85,7 +85,15 @@ def read_baseline(root: Path, path: str) -> Baseline | None:
     file = root / path
     if not file.is_file():
         return None
-    text = file.read_text(encoding="utf-8")
+    return parse_baseline(file.read_text(encoding="utf-8"), path)
+
+
+def parse_baseline(text: str, path: str) -> Baseline:
+    """The baseline that a text says, as `read_baseline`; `path` names it and its workload.
+
+    Raises:
+        BaselineError: as `read_baseline`.
+    """
     _refuse_conflicts(text, path)
     try:
         data = _toml().loads(text)
@@ -97,8 +105,11 @@ def read_baseline(root: Path, path: str) -> Baseline | None:
         for case, implementations in data.items()
         for implementation, values in implementations.items()
     ]
+    *_, hardware, name = path.split("/")
     return Baseline(
-        workload=file.stem, hardware=file.parent.name, rows=tuple(sorted(rows, key=row_key))
+        workload=name.removesuffix(".toml"),
+        hardware=hardware,
+        rows=tuple(sorted(rows, key=row_key)),
     )
 
 

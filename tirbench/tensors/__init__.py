@@ -7,6 +7,7 @@ seed, fills them from the workload's seed, and guards what lies around and betwe
 from tirbench.tensors.allocation import Tensors
 from tirbench.tensors.arena import Arena
 from tirbench.tensors.checksum import checksum
+from tirbench.tensors.contents import filled_by
 from tirbench.tensors.errors import OutOfMemory, TensorError
 from tirbench.tensors.init import (
     Init,
@@ -21,6 +22,7 @@ from tirbench.tensors.init import (
     permutation,
     randint,
     uniform,
+    values,
     zeros,
 )
 from tirbench.tensors.memory import required_bytes
@@ -39,6 +41,7 @@ __all__ = [
     "checksum",
     "cu_seqlens",
     "file",
+    "filled_by",
     "full",
     "lengths",
     "normal",
@@ -49,5 +52,6 @@ __all__ = [
     "randint",
     "required_bytes",
     "uniform",
+    "values",
     "zeros",
 ]

@@ -16,6 +16,7 @@ from tirbench.tensors.spec import Computed, Tensor, base_of, collapsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
 
     from tirbench.tensors.init import Init
 
@@ -94,6 +95,20 @@ def run(steps: Iterable[Step], tensors: Mapping[str, torch.Tensor], how: Draw) -
             _compute(step.action, tensors, how)
         else:
             _initialise(step.action, tensors, how)
+
+
+def filled_by(trace: TracebackType | None) -> Tensor | Computed | None:
+    """What was filling tensors when an error was raised: a tensor's init or a function for several."""
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code is _initialise.__code__:
+            spec: Tensor = frame.f_locals["spec"]
+            return spec
+        if frame.f_code is _compute.__code__:
+            one: Computed = frame.f_locals["one"]
+            return one
+        trace = trace.tb_next
+    return None
 
 
 def _initialise(spec: Tensor, tensors: Mapping[str, torch.Tensor], how: Draw) -> None:

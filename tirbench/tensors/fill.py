@@ -111,6 +111,17 @@ def arange(target: torch.Tensor, source: Source, start: float, step: float) -> N
     source.each(target, make)
 
 
+def values(target: torch.Tensor, source: Source, values: Sequence[float]) -> None:
+    """The numbers of a list, one for each element."""
+    flat = values.reshape(-1).tolist() if isinstance(values, torch.Tensor) else list(values)
+    if not target.dtype.is_floating_point:
+        _listed(target, source, [_integer(source, "values", number) for number in flat])
+        return
+    _counted(target, source, len(flat))
+    numbers = _cast(torch.tensor(flat, dtype=torch.float64), target.dtype)
+    target.copy_(numbers.view(target.shape))
+
+
 def permutation(target: torch.Tensor, source: Source) -> None:
     """Every number below the number of elements, once."""
     _require_range(target, source, 0, target.numel() - 1)
@@ -245,13 +256,18 @@ def _counts(source: Source, parameter: str, numbers: Sequence[int]) -> list[int]
 
 def _listed(target: torch.Tensor, source: Source, numbers: list[int]) -> None:
     """Write a short list of integers."""
-    if len(numbers) != target.numel():
-        raise TensorError(
-            f"{source.name}: {len(numbers)} numbers for a tensor of {target.numel()} elements"
-        )
+    _counted(target, source, len(numbers))
     _require_range(target, source, min(numbers, default=0), max(numbers, default=0))
     values = torch.tensor(numbers, dtype=torch.int64)
     source.each(target, lambda start, count: values[start : start + count].to(target.device))
+
+
+def _counted(target: torch.Tensor, source: Source, count: int) -> None:
+    """Refuse a list that has not one number for each element."""
+    if count != target.numel():
+        raise TensorError(
+            f"{source.name}: {count} numbers for a tensor of {target.numel()} elements"
+        )
 
 
 def _require_range(target: torch.Tensor, source: Source, low: int, high: int) -> None:

@@ -81,6 +81,11 @@ def arange(start: Parameter = 0, step: Parameter = 1) -> Init:
     return Init("arange", fill.arange, {"start": start, "step": step})
 
 
+def values(values: Parameter) -> Init:
+    """The numbers of a list in row-major order, one for each element."""
+    return Init("values", fill.values, {"values": values})
+
+
 def permutation() -> Init:
     """0 … numel - 1 in random order, the same on every machine."""
     return Init("permutation", fill.permutation)
