@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from tirbench.calls import CALLS, CALLS_BEYOND, LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US
 from tirbench.judge import PairPlan, gpu_seconds
 from tirbench.model import PairReading
-from tirbench.timing.budgets import CALLS, CALLS_BEYOND
-from tirbench.timing.schedule import LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tirbench import aot, pipeline, store
-from tirbench.store import BaselineError
+from tirbench import aot, digest, pipeline, store
+from tirbench import diff as comparison
+from tirbench.diff import Pins, Side, Task
+from tirbench.diagnostics import locate
+from tirbench.errors import InputError, UsageError
+from tirbench.expand import expand
+from tirbench.load import load_all
+from tirbench.store import BaselineError, is_sealed, revisions
 from tirbench.store.files import write
 
 if TYPE_CHECKING:
-    from tirbench.model import Compilation, CompiledSuite, CompileJob, Workload
+    from tirbench.model import Case, Compilation, CompiledSuite, CompileJob, Diff, Workload
     from tirbench.reading import Reading
 
 MOST_PROCESSES: Final = 8
@@ -53,6 +60,161 @@ def compiled(
         return aot.compile_all(
             asked, root=reading.root, processes=min(cores, MOST_PROCESSES), watch=watch
         )
+
+
+# --- diff -----------------------------------------------------------------------------------------
+
+WORKING_TREE: Final = "the working tree"
+
+REASON: Final = re.compile(r"^Tirbench-Reason:[ \t]*(\S+?):[ \t]+(\S.*)$", re.MULTILINE | re.IGNORECASE)
+"""A trailer of a commit that says why a weakening is right: `Tirbench-Reason: rmsnorm/h4096_*: …`."""
+
+
+def diff(
+    root: Path,
+    base: str,
+    head: str | None = None,
+    *,
+    files: Sequence[str] = (),
+    facts: tuple[CompiledSuite, CompiledSuite] | None = None,
+) -> Diff:
+    """load → expand → diff: two revisions, a revision and the working tree, or two folders.
+
+    Revisions are compared from where they parted: what others did since is not the author's.
+
+    Args:
+        root: the project's folder.
+        base: a revision, or a folder where `head` is one.
+        head: a revision; absent: the working tree.
+        files: workload files and folders; absent: `workloads/` where there is one, else everywhere.
+        facts: what `aot` says of both sides.
+
+    Raises:
+        UsageError: a revision is unknown, or the two have nothing in common.
+    """
+    if head is not None and Path(base).is_dir() and Path(head).is_dir():
+        sides = (_side(Path(base), base, files), _side(Path(head), head, files))
+        return comparison.compare(*sides, place=_place, facts=facts)
+    parted = revisions.merge_base(root, base, head or "HEAD")
+    if parted is None:
+        raise UsageError(f"{base} and {head or 'HEAD'} have no commit in common")
+    name = f"{base} ({revisions.short(parted)})"
+    reasons = REASON.findall(revisions.messages(root, parted, head or "HEAD"))
+    with ExitStack() as stack:
+        old = _side(stack.enter_context(_tree(root, parted)), name, files)
+        if head is None:
+            new = _side(root, WORKING_TREE, files)
+        else:
+            commit = revisions.resolve(root, head)
+            new = _side(stack.enter_context(_tree(root, commit)), head, files)
+        return comparison.compare(old, new, place=_place, reasons=reasons, facts=facts)
+
+
+def weakenings_of(found: Diff) -> Callable[[Case, str], tuple[str, ...]]:
+    """What a diff says weakens a row, without a reason: case and implementation → sentences."""
+
+    def of_row(case: Case, implementation: str) -> tuple[str, ...]:
+        return tuple(
+            f"{one.subject}: {one.text}"
+            for one in found.weakenings
+            if one.workload == case.workload.name
+            and not one.reason
+            and (not one.cases or case.id in one.cases)
+            and one.implementation in (None, implementation)
+        )
+
+    return of_row
+
+
+@contextmanager
+def _tree(root: Path, commit: str) -> Iterator[Path]:
+    """The project at a commit, marked as a project of its own."""
+    with revisions.archived(root, commit) as folder:
+        (folder / ".tirbench").mkdir(exist_ok=True)
+        yield folder
+
+
+def _side(root: Path, name: str, files: Sequence[str]) -> Side:
+    """Everything that one side's files say."""
+    paths = _workload_files(root, files)
+    workloads, found = load_all(paths, root)
+    unreadable = _by_file(found)
+    read = digest.reader(root)
+    tasks = {}
+    for workload in workloads:
+        try:
+            cases = {case.id: case for case in expand(workload)}
+        except InputError as error:
+            unreadable.update(_by_file(error.diagnostics))
+            continue
+        tasks[workload.name] = Task(workload=workload, cases=cases, read=read)
+    folders = {path.parent for path in paths}
+    named = {path.stem for path in paths} if files else None
+    pins, broken = _pins(root, folders, named)
+    return Side(name=name, tasks=tasks, pins=pins, unreadable=unreadable, broken=broken)
+
+
+def _by_file(found: Sequence[Any]) -> dict[str, str]:
+    """The first fault of every file, and how many there are."""
+    grouped: dict[str, list[Any]] = {}
+    for one in found:
+        grouped.setdefault(one.file, []).append(one)
+    return {
+        file: f"{ones[0].line}: {ones[0].message}"
+        + (f" (and {len(ones) - 1} more: tirbench check)" if len(ones) > 1 else "")
+        for file, ones in grouped.items()
+    }
+
+
+def _workload_files(root: Path, files: Sequence[str]) -> list[Path]:
+    """The files that are workloads: those named, or all TOML files that say they are."""
+    named = [root / name for name in files]
+    if not named:
+        named = [root / "workloads"] if (root / "workloads").is_dir() else [root]
+    found: set[Path] = set()
+    for path in named:
+        if path.is_dir():
+            found |= {one for one in path.rglob("*.toml") if _is_workload(one, root)}
+        elif path.is_file():
+            found.add(path)
+    return sorted(found)
+
+
+def _is_workload(path: Path, root: Path) -> bool:
+    """Whether a file is one of a workload: not a baseline, not another tool's."""
+    parts = path.relative_to(root).parts
+    if any(part.startswith(".") or part == "baselines" for part in parts):
+        return False
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return re.search(r"^schema\s*=\s*\d", text, re.MULTILINE) is not None
+
+
+def _pins(
+    root: Path, folders: set[Path], named: set[str] | None
+) -> tuple[dict[str, Pins], dict[str, str]]:
+    """The baselines beside these folders, and why some cannot be read."""
+    pins: dict[str, Pins] = {}
+    broken: dict[str, str] = {}
+    for file in sorted(path for folder in folders for path in folder.glob("baselines/*/*.toml")):
+        if file.name == "device.toml" or (named is not None and file.stem not in named):
+            continue
+        path = file.relative_to(root).as_posix()
+        try:
+            baseline = store.read_baseline(root, path)
+        except BaselineError as error:
+            broken[path] = str(error)
+            continue
+        if baseline is not None:
+            seals = {(row.case, row.implementation) for row in baseline.rows if not is_sealed(row)}
+            pins[path] = Pins(path=path, baseline=baseline, broken=frozenset(seals))
+    return pins, broken
+
+
+def _place(workload: Workload, path: tuple[str | int, ...]) -> str:
+    return f"{workload.source.path}:{locate(workload.source.text, path).line}"
+
+
+# --- Devices --------------------------------------------------------------------------------------
 
 
 def pinned_device(

@@ -358,5 +358,5 @@ def test_what_is_exact_cannot_be_loosened() -> None:
     want = torch.ones(4, dtype=torch.float64)
     off = want.float() * (1 + 1e-6)
     assert not compare(off, want, Rule("y", exact=True, looser=1e9)).passed
-    with pytest.raises(CheckError, match="looser is 0.5, must be 1 or more"):
+    with pytest.raises(CheckError, match=r"looser is 0\.5, must be 1 or more"):
         Rule("y", looser=0.5)

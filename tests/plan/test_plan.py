@@ -190,14 +190,19 @@ def test_the_command_line_comes_before_the_deadlines_of_a_workload(tmp_path: Pat
 
 
 def pinned(case: str, implementation: str, configuration: str | None) -> PinnedRow:
-    digests = dict.fromkeys(("problem", "protocol", "code", "source", "env", "unit"), "x")
-    numbers = {"midmean_us": 1.0, "band": 0.01, "anchor_us": 1.0}
     return PinnedRow(
         case=case,
         implementation=implementation,
         configuration=configuration,
-        **numbers,
-        **digests,
+        midmean_us=1.0,
+        band=0.01,
+        anchor_us=1.0,
+        problem="p",
+        protocol="p",
+        code="c",
+        source="s",
+        env="e",
+        unit="u",
     )
 
 

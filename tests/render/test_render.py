@@ -35,6 +35,7 @@ HERE = Path(__file__).parent
 GOLDEN = HERE.parent / "golden"
 ROOT = HERE.parents[1]
 NAMES = sorted(path.stem for path in HERE.glob("*.toml"))
+EXAMPLES = sorted(path.stem for path in (ROOT / "tests" / "load" / "examples").glob("*.toml"))
 
 
 # --- Golden files ---------------------------------------------------------------------------------
@@ -47,10 +48,19 @@ def test_a_workload_is_written_as_this_program(
     golden(GOLDEN / f"{name}.py", rendered(name).text)
 
 
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_of_the_language_is_written_as_this_program(
+    name: str, example_project: Path, golden: Golden
+) -> None:
+    workload = load(example_project / f"{name}.toml")
+    golden(GOLDEN / "examples" / f"{name}.py", render(workload, expand(workload)).text)
+
+
 def test_every_golden_file_is_one_of_a_workload_and_compiles() -> None:
-    files = sorted(GOLDEN.glob("*.py"))
+    files, examples = (sorted(folder.glob("*.py")) for folder in (GOLDEN, GOLDEN / "examples"))
     assert [file.stem for file in files] == NAMES
-    for file in files:
+    assert [file.stem for file in examples] == EXAMPLES
+    for file in (*files, *examples):
         compile(file.read_text(encoding="utf-8"), file.name, "exec")
 
 

@@ -42,9 +42,6 @@ SERVER_PROGRAM: Final = (
     "from tirbench.execute.server import main; main({fd}, {preload!r})"
 )
 
-SERVER_VARIABLE: Final = "TIRBENCH_SERVER"
-"""Environment variable by which everything below a server is found when the server cannot do it."""
-
 LOST_S: Final = 2.0
 """How long a worker that closed its connection may take to end before it is killed."""
 
@@ -158,7 +155,7 @@ class Server:
         with theirs, log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own text
                 [sys.executable, "-c", program],
-                env={**environment, SERVER_VARIABLE: self._mark},
+                env={**environment, processes.SERVER_VARIABLE: self._mark},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -235,7 +232,7 @@ class Server:
                 self._process.kill()
                 self._process.wait()
             if self._process.returncode:  # killed, so that nobody has killed what was below it
-                processes.kill_marked(f"{SERVER_VARIABLE}={self._mark}", LOST_S)
+                processes.kill_marked(self._mark, LOST_S)
 
     def _why(self) -> str:
         """Why no worker came."""

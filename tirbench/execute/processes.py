@@ -20,6 +20,12 @@ PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
 
 PROC: Final = Path("/proc")
 
+SERVER_VARIABLE: Final = "TIRBENCH_SERVER"
+"""Environment variable by which everything below a server is found, whoever its parent is by now."""
+
+CLEAR_LOOKS: Final = 3
+"""How often in a row nothing must be found: a process has no environment while it executes a program."""
+
 
 def libc() -> Any:
     """The C library of this process."""
@@ -121,19 +127,23 @@ def kill_group(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def kill_marked(variable: str, timeout_s: float) -> None:
-    """Kill every process with this in its environment, and what it forks meanwhile, until none is left.
+def kill_marked(mark: str, timeout_s: float) -> None:
+    """Kill everything that was started below a server, and what it forks meanwhile, until none is left.
 
     Args:
-        variable: `NAME=value`.
+        mark: value of `SERVER_VARIABLE`.
         timeout_s: when to give up: a process in an endless system call does not die.
     """
+    variable = f"{SERVER_VARIABLE}={mark}".encode()
     end = time.monotonic() + timeout_s
-    while (found := _marked(variable.encode())) and time.monotonic() < end:
+    clear = 0
+    while clear < CLEAR_LOOKS and time.monotonic() < end:
+        found = _marked(variable)
+        clear = 0 if found else clear + 1
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
+        time.sleep(0.005)
 
 
 def _marked(variable: bytes) -> list[int]:
@@ -142,9 +152,9 @@ def _marked(variable: bytes) -> list[int]:
     with suppress(OSError):
         for entry in PROC.iterdir():
             with suppress(OSError):  # another user's, or gone by now
-                if entry.name.isdigit() and variable in (entry / "environ").read_bytes().split(
-                    b"\0"
-                ):
+                if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                    continue
+                if variable in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
     return found
 

@@ -89,6 +89,8 @@ class _Server:
         while time.monotonic() < give_up and self._reap():
             self._kill_strays()  # again: the list of children skips some while others die (proc(5))
             time.sleep(0.005)
+        if mark := os.environ.get(processes.SERVER_VARIABLE):
+            processes.kill_marked(mark, LAST_KILL_S)
 
     def _obey(self, message: dict[str, Any]) -> None:
         """Do what the parent asks for: `fork`, `signal` or `kill`; the dead are past both."""

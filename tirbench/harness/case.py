@@ -348,6 +348,11 @@ class Case:
     # --- What the driver reads
 
     @property
+    def shared(self) -> Shared:
+        """What it has in common with its other placements."""
+        return self._shared
+
+    @property
     def memory(self) -> Tensors:
         """The tensors of the case.
 

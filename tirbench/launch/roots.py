@@ -132,9 +132,9 @@ def root_of(path: Path | str) -> Root | None:
     return next((root for root in _ROOTS if text.startswith(root.prefix)), None)
 
 
-def import_for(root: Root | None, name: str) -> ModuleType:
-    """`importlib.import_module` as a file of that tree would have it."""
-    return _import_module((root.own(name) if root is not None else None) or name)
+def name_for(root: Root | None, name: str) -> str:
+    """The name by which a file of that tree gets the module that it calls `name`."""
+    return (root.own(name) if root is not None else None) or name
 
 
 def _run(name: str, origin: str | None, locations: Sequence[str] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -77,15 +78,13 @@ def load_dotted(target: str, root: roots.Root | None = None) -> Any:
     parts = target.split(".")
     for length in range(len(parts) - 1, 0, -1):
         prefix = ".".join(parts[:length])
+        name = roots.name_for(root, prefix)
         try:
-            found: Any = roots.import_for(root, prefix)
+            found: Any = importlib.import_module(name)
         except ModuleNotFoundError as error:
             # Only a missing prefix may be an attribute; a missing dependency of it is the caller's to see.
-            if (
-                length > 1
-                and error.name is not None
-                and (prefix + ".").startswith(error.name + ".")
-            ):
+            missing = error.name
+            if length > 1 and missing is not None and (name + ".").startswith(missing + "."):
                 continue
             raise
         for part in parts[length:]:

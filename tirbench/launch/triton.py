@@ -138,6 +138,12 @@ def is_tuned(kernel: Any) -> bool:
     return tuner is not None and len(tuner.configs) > 1
 
 
+def space(kernel: Any) -> tuple[str, ...]:
+    """Every configuration that the tuner of a kernel may choose, in the author's order."""
+    tuner = _tuner(kernel)
+    return () if tuner is None else tuple(map(_text, tuner.configs))
+
+
 def chosen_configuration(kernel: Any) -> str | None:
     """The configuration that the autotuner settled on, in a stable order; `None` if nothing is tuned.
 
@@ -227,4 +233,5 @@ __all__ = [
     "is_tuned",
     "prepared",
     "recorded",
+    "space",
 ]

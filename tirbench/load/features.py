@@ -99,8 +99,9 @@ def features(files: Sequence[Used]) -> str:
         "# Which workload uses what",
         "",
         "Written by `python -m tirbench.load.features` from the files of `workloads/`. Where none of them",
-        "uses a feature, those files are named in brackets that do and are rendered into `tests/golden/`,",
-        "or are examples of `tests/load/`. What each feature means is in [language.md](language.md).",
+        "uses a feature, the programs of `tests/golden/` whose workloads do are named in brackets; those lie",
+        "in `tests/render/` and `tests/load/examples/`. What a feature means is in",
+        "[language.md](language.md).",
     ]
     group = ""
     for feature in known():
@@ -135,7 +136,7 @@ def read(root: Path) -> tuple[Used, ...]:
     for folder, label in (
         ("workloads", "{}"),
         ("tests/render", "tests/golden/{}.py"),
-        ("tests/load/examples", "tests/load/examples/{}.toml"),
+        ("tests/load/examples", "tests/golden/examples/{}.py"),
     ):
         for path in sorted((root / folder).glob("*.toml")):
             problems = Problems(path.name)

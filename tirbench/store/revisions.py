@@ -138,6 +138,18 @@ def parents(root: Path, commit: str) -> tuple[str, ...]:
     return tuple((text or b"").decode().split()[1:])
 
 
+def merge_base(root: Path, one: str, other: str) -> str | None:
+    """The commit that two revisions have in common, the latest; `None` where they have none."""
+    found = _git(root, "merge-base", resolve(root, one), resolve(root, other))
+    return None if found is None else found.decode().strip()
+
+
+def messages(root: Path, base: str, head: str) -> str:
+    """The messages of the commits that `head` has and `base` has not, newest first."""
+    found = _git(root, "log", "--format=%B", f"{resolve(root, base)}..{resolve(root, head)}")
+    return (found or b"").decode(errors="replace")
+
+
 def _git(root: Path, *arguments: str) -> bytes | None:
     """What git prints, or `None` where it fails or is not installed."""
     program = shutil.which("git")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tirbench.calls import calls_for
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -43,15 +45,6 @@ ZERO_ESTIMATE: Final[Mapping[TimerName, tuple[int, int]]] = {
     "wall": (25, 100),
 }
 
-# Calls per implementation and placement for a threshold of 1 % at five placements, by simulation on
-# data of an H200; (the launch takes at most so many µs, calls). MEASURING has 720 and 320: with these, every
-# class of kernels finds +1 % (benchmarks/results/verdicts_simulated.md), and flushing stays below 0.25 s.
-CALLS: Final[tuple[tuple[float, int], ...]] = ((2.0, 600), (10.0, 480), (300.0, 48), (2000.0, 24))
-CALLS_BEYOND: Final = 8
-
-# A pilot reads a launch with an error of about a tenth, so near a border the larger number is taken.
-BORDER: Final = 1.1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
@@ -75,7 +68,4 @@ def from_budget(timer: TimerName, budget: Budget, pilot: Pilot) -> Counts:
 
 def from_table(launch_us: float, rounds: int) -> int:
     """Calls per round, so that all rounds together make what the table asks for the duration."""
-    total = next(
-        (calls for limit_us, calls in CALLS if launch_us <= limit_us * BORDER), CALLS_BEYOND
-    )
-    return -(-total // rounds)
+    return -(-calls_for(launch_us) // rounds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from tirbench.calls import LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US
 from tirbench.timing.plan import Block, Call, Pilot, Plan, Rest, Step
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ BURST_REST_S: Final = 0.020
 # Continuous work before the first timed call of the sustained regime: twice the longest time that the
 # power limit took to arrive.
 SUSTAINED_WARMUP_MS: Final = 200.0
-
-# Sub-blocks of at most about 1 ms: below 250 µs one discarded call and four kept ones, above single calls.
-SHORT_CALL_US: Final = 250.0
-SHORT_BLOCK: Final = (1, 4)
-LONG_BLOCK: Final = (0, 1)
 
 # A sub-block of a graph is one replay: 8 to 16 calls.
 GRAPH_BLOCK: Final = (1, 12)

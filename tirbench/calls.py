@@ -1,0 +1,29 @@
+"""How many calls a threshold of 1 % takes, and in what sub-blocks: what timing does and a plan foretells.
+
+Apart from `timing`, which needs torch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Calls per implementation and placement for a threshold of 1 % at five placements, by simulation on
+# data of an H200; (the launch takes at most so many µs, calls). MEASURING has 720 and 320: with these, every
+# class of kernels finds +1 % (benchmarks/results/verdicts_simulated.md), and flushing stays below 0.25 s.
+CALLS: Final[tuple[tuple[float, int], ...]] = ((2.0, 600), (10.0, 480), (300.0, 48), (2000.0, 24))
+CALLS_BEYOND: Final = 8
+
+# A pilot reads a launch with an error of about a tenth, so near a border the larger number is taken.
+BORDER: Final = 1.1
+
+# Sub-blocks of at most about 1 ms: below 250 µs one discarded call and four kept ones, above single calls.
+SHORT_CALL_US: Final = 250.0
+SHORT_BLOCK: Final = (1, 4)
+LONG_BLOCK: Final = (0, 1)
+
+
+def calls_for(launch_us: float) -> int:
+    """What the table asks for a launch that takes so long, over all rounds."""
+    return next(
+        (calls for limit_us, calls in CALLS if launch_us <= limit_us * BORDER), CALLS_BEYOND
+    )
