@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -32,6 +33,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TIMERS = ("event", "proton", "cudagraph_proton", "kineto", "wall")
 FORMATS = ("text", "markdown", "json", "github")
+MODULES = ("ab", "aot", "gate", "migrate")
+"""Commands with a module of their own in `tirbench.commands`."""
 
 
 def main() -> None:
@@ -57,7 +60,24 @@ def main() -> None:
     sys.exit(code or 0)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Commands(click.Group):
+    """The commands of this module, and those of `tirbench.commands`, imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every name, sorted."""
+        return sorted({*super().list_commands(ctx), *MODULES})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name."""
+        if cmd_name in MODULES:
+            found: click.Command = import_module(f"tirbench.commands.{cmd_name}").command
+            return found
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="tirbench")
 def commands() -> None:
     """Checked, trustworthy, pinned times of GPU kernels from reviewed TOML files.
