@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tirbench import digest, pipeline, store
+from tirbench.errors import TirbenchError
 from tirbench.expand import expand
 from tirbench.judge import GateFacts, exit_code, gate, same_code_as_pinned, shift_since_pins
 from tirbench.judge.gate import is_at_fault
+from tirbench.load import load
 from tirbench.model import (
     Case,
     Environment,
@@ -328,8 +330,9 @@ def _judged(
             if isinstance(answer, GateDecision):
                 yield _row(item, answer)
                 continue
-            if answer.step == "confirm" and item.commit is None:
-                item.commit = commit_of_pin(root, item.path, item.facts)
+            pinned = item.facts.pinned
+            if answer.step == "confirm" and item.commit is None and pinned is not None:
+                item.commit = commit_of_pin(root, item.path, pinned, item.facts.pinned_on)
                 if item.commit is None:
                     answer = gate(_with(item, confirmable=False).facts)
             if isinstance(answer, GateDecision):
@@ -416,53 +419,48 @@ def _key(decision: GateDecision) -> tuple[str, str]:
 # --- The code of a pin ----------------------------------------------------------------------------
 
 
-def commit_of_pin(root: Path, workload_path: str, facts: GateFacts) -> str | None:
+def commit_of_pin(root: Path, workload_path: str, pinned: PinnedRow, hardware: str) -> str | None:
     """The commit that holds the code which a row was pinned with; `None` where git has none.
 
     The commit that brought the row as it stands, or one of its parents: a baseline is committed with its
     code or after it. The source digest of the row decides, so that no other code is taken for it.
     """
-    if facts.pinned is None:
-        return None
     folder, _, name = workload_path.rpartition("/")
-    path = f"{folder}/baselines/{facts.pinned_on}/{name}".lstrip("/")
+    path = f"{folder}/baselines/{hardware}/{name}".lstrip("/")
     for commit in revisions.log(root, path):
-        if _row_at(root, commit.id, path, facts) != facts.pinned:
+        if _row_at(root, commit.id, path, pinned) != pinned:
             continue
         before = revisions.parents(root, commit.id)
-        if before and all(_row_at(root, one, path, facts) == facts.pinned for one in before):
+        if before and all(_row_at(root, one, path, pinned) == pinned for one in before):
             continue  # another row changed here; this one is older
         for candidate in (commit.id, *before):
-            if source_at(root, candidate, workload_path, facts) == facts.pinned.source:
+            if source_at(root, candidate, workload_path, pinned) == pinned.source:
                 return candidate
     return None
 
 
-def _row_at(root: Path, commit: str, path: str, facts: GateFacts) -> PinnedRow | None:
+def _row_at(root: Path, commit: str, path: str, pinned: PinnedRow) -> PinnedRow | None:
     text = revisions.show(root, commit, path)
     try:
         rows = () if text is None else parse_baseline(text, path).rows
     except store.BaselineError:  # a commit may hold conflict markers
         return None
-    wanted = (facts.case, facts.implementation)
+    wanted = (pinned.case, pinned.implementation)
     return next((row for row in rows if (row.case, row.implementation) == wanted), None)
 
 
-def source_at(root: Path, commit: str, workload_path: str, facts: GateFacts) -> str | None:
+def source_at(root: Path, commit: str, workload_path: str, pinned: PinnedRow) -> str | None:
     """The source digest of a row at a commit, read from git alone; `None` where it has no such row."""
-    from tirbench.errors import TirbenchError
-    from tirbench.load import load
-
     with revisions.archived(root, commit) as folder:
         try:
             cases = expand(load(folder / workload_path, folder))
         except TirbenchError:
             return None
-        case = next((case for case in cases if case.id == facts.case), None)
+        case = next((case for case in cases if case.id == pinned.case), None)
         names = () if case is None else [one.name for one in case.implementations]
-        if case is None or facts.implementation not in names:
+        if case is None or pinned.implementation not in names:
             return None
-        return digest.source(case, facts.implementation, digest.reader(folder))
+        return digest.source(case, pinned.implementation, digest.reader(folder))
 
 
 # --- Baselines that no workload has ---------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import re
@@ -140,6 +141,7 @@ def _side(root: Path, name: str, files: Sequence[str]) -> Side:
     workloads, found = load_all(paths, root)
     unreadable = _by_file(found)
     read = digest.reader(root)
+    beside = {one.source.folder: _contents(root / one.source.folder) for one in workloads}
     tasks = {}
     for workload in workloads:
         try:
@@ -147,11 +149,29 @@ def _side(root: Path, name: str, files: Sequence[str]) -> Side:
         except InputError as error:
             unreadable.update(_by_file(error.diagnostics))
             continue
-        tasks[workload.name] = Task(workload=workload, cases=cases, read=read)
+        files_digest = _digest(workload.source.text, beside[workload.source.folder])
+        tasks[workload.name] = Task(
+            workload=workload, cases=cases, read=read, files=files_digest
+        )
     folders = {path.parent for path in paths}
     named = {path.stem for path in paths} if files else None
     pins, broken = _pins(root, folders, named)
     return Side(name=name, tasks=tasks, pins=pins, unreadable=unreadable, broken=broken)
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def _contents(folder: Path) -> str:
+    """Digest of every file below a workload's folder that is no TOML: what targets can name."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        hidden = any(part.startswith((".", "__pycache__")) for part in parts)
+        if path.suffix != ".toml" and not hidden and path.is_file():
+            found.update("/".join(parts).encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()
 
 
 def _by_file(found: Sequence[Any]) -> dict[str, str]:

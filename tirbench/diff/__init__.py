@@ -58,7 +58,7 @@ def compare(
     found = [
         one
         for name, old in sorted(base.tasks.items())
-        if (new := head.tasks.get(name)) is not None
+        if (new := head.tasks.get(name)) is not None and not new.is_untouched(old)
         for one in weaker.weakenings(old, new, place)
     ]
     found += _deleted(base, head)
@@ -125,7 +125,7 @@ def _with_reason(one: Weakening, reasons: Sequence[tuple[str, str]]) -> Weakenin
 def _changes(base: Side, head: Side, place: Place) -> Iterator[Change]:
     for name, new in sorted(head.tasks.items()):
         old = base.tasks.get(name)
-        if old is not None:
+        if old is not None and not new.is_untouched(old):
             yield from _written(old, new, place)
             yield from _cases(old, new, place)
             yield from _code(old, new, place)
@@ -255,8 +255,10 @@ def _unchanged(base: Side, head: Side) -> Iterator[Key]:
     """Rows of which nothing differs that a number, or the trust in it, depends on."""
     for name, new in head.tasks.items():
         old = base.tasks.get(name)
-        for key in new.keys if old else ():
-            assert old is not None  # noqa: S101 - no keys without it
+        if old is None or new.is_untouched(old):
+            yield from new.keys if old else ()
+            continue
+        for key in new.keys:
             if old.implementation(key) is None or old.problem(key[0]) != new.problem(key[0]):
                 continue
             checks = [side.cases[key[0]].check for side in (old, new)]
@@ -275,6 +277,10 @@ def _to_measure(base: Side, head: Side, same_code: frozenset[str]) -> Iterator[R
     missing = {one.subject for one in pins.problems(base, head) if one.kind == "missing"}
     for name, task in sorted(head.tasks.items()):
         pinned = [one for one in head.pins.values() if one.baseline.workload == name]
+        if task.is_untouched(base.tasks.get(name)) and all(
+            base.pins.get(one.path) == one for one in pinned
+        ):
+            continue
         for key in task.keys:
             one = task.implementation(key)
             assert one is not None  # noqa: S101 - the key is from there

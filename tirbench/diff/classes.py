@@ -109,6 +109,8 @@ CLASSES: Final[dict[type, dict[str, Class]]] = {
         "context": "parts",
         "requires": "parts",
         "unchecked": "contract",
+        "looser": "contract",
+        "reason": "cosmetic",
     },
     OutputCheck: {
         "tensor": "key",

@@ -151,7 +151,10 @@ def _of_row(one: PinChange, old: Task | None, new: Task) -> Iterator[tuple[str, 
             yield "row deleted, though the workload still has it", None
         return
     reason = after.reason if after.reason and (before is None or before.reason != after.reason) else None
+    declared = new.implementation((one.case, one.implementation))
     for begins, text in UNDER_WAIVER.items():
+        if begins == "not checked" and declared is not None and declared.unchecked is not None:
+            continue  # the workload says so, with a reason, and that is reviewed there
         if begins in (after.reason or "") and begins not in ((before and before.reason) or ""):
             yield text, None
             reason = None if reason == begins else reason
@@ -210,6 +213,8 @@ def problems(base: Side, head: Side) -> Iterator[PinProblem]:
     for path, pins in sorted(head.pins.items()):
         name = pins.baseline.workload
         task, before = head.tasks.get(name), base.pins.get(path)
+        if before == pins and task is not None and task.is_untouched(base.tasks.get(name)):
+            continue
         for key, row in pins.rows.items():
             why = _fault(key, row, pins, task)
             was = _fault_before(key, row, before, base.tasks.get(name))

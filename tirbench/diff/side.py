@@ -24,8 +24,15 @@ class Task:
     workload: Workload
     cases: Mapping[str, Case]
     read: Read
+    files: str = ""
+    """Digest of the workload's own text and of all files beside it; empty where it is not known."""
     _problems: dict[str, str] = field(default_factory=dict)
     _sources: dict[Key, str] = field(default_factory=dict)
+    _texts: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def is_untouched(self, other: Task | None) -> bool:
+        """Whether nothing that a digest could depend on differs from the other side."""
+        return other is not None and bool(self.files) and self.files == other.files
 
     def problem(self, case: str) -> str:
         """Digest of what a case computes."""
@@ -48,9 +55,12 @@ class Task:
         """The definitions that a function of a file reaches, by path."""
         if function is None or ":" not in function.target:
             return {}
-        file, _, name = function.target.rpartition(":")
-        folder = self.workload.source.folder
-        return closure.function(f"{folder}/{file}" if folder else file, name, self.read)
+        if function.target not in self._texts:
+            file, _, name = function.target.rpartition(":")
+            folder = self.workload.source.folder
+            path = f"{folder}/{file}" if folder else file
+            self._texts[function.target] = closure.function(path, name, self.read)
+        return self._texts[function.target]
 
     @property
     def keys(self) -> tuple[Key, ...]:

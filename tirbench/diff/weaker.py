@@ -7,6 +7,7 @@ written down; what is the same in several cases is said once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.diff import easier
@@ -270,6 +271,10 @@ def _implementation(
         yield found("skipped now", new.skipped)
     if old.unchecked is None and new.unchecked is not None:
         yield found("is no longer checked", new.unchecked)
+    looser = [1.0 if one.looser is None else one.looser for one in (old, new)]
+    if looser[1] > looser[0]:
+        said = new.reason if new.reason != old.reason else None
+        yield found(f"tolerance times {looser[0]:g} → {looser[1]:g}", said)
     yield from (
         Found(subject=subject, text=one.text, path=new.path, implementation=new.name)
         for one in _needs_more(subject, old.requires, new.requires, new.path)
@@ -364,15 +369,20 @@ def _checked(old: Task, new: Task, before: Case, after: Case) -> Iterator[Found]
                 path=current.path,
                 reason=current.unchecked,
             )
-        if rule.reason and not current.reason:
+        if rule.reason and not current.reason and _same_rule(rule, current):
             yield Found(
                 subject=f"output {rule.tensor}", text="its reason was deleted", path=current.path
             )
 
 
+def _same_rule(one: BoundOutput, other: BoundOutput) -> bool:
+    """Whether two rules demand the same, whatever is said of them."""
+    return written(replace(one, reason=None)) == written(replace(other, reason=None))
+
+
 def _oracle(old: Task, new: Task, was: BoundCheck, now: BoundCheck) -> Iterator[Found]:
     path: Path = ("check", "oracle")
-    if PRECISION.index(now.dtype) > PRECISION.index(was.dtype) if _known(was, now) else False:
+    if _known(was, now) and PRECISION.index(now.dtype) > PRECISION.index(was.dtype):
         text = f"computes in {now.dtype} instead of {was.dtype}"
         yield Found(subject="oracle", text=text, path=("check", "dtype"))
     if was.oracle is None:
@@ -416,7 +426,7 @@ def _looser(was: BoundOutput, now: BoundOutput, dtype: str) -> Iterator[str]:
         yield f"compared through {through[1].target}"
     if now.allow_nan and not was.allow_nan:
         yield "NaN is allowed now"
-    if getattr(now, "allow_inf", False) and not getattr(was, "allow_inf", False):
+    if now.allow_inf and not (was.allow_inf or was.allow_nan):
         yield "infinities are allowed now"
 
 

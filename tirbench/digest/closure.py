@@ -17,6 +17,7 @@ import posixpath
 import re
 import tokenize
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -84,15 +85,21 @@ def _text(path: str, read: Read) -> str | None:
     return None if data is None else data.decode("utf-8", errors="replace").replace("\r\n", "\n")
 
 
+@lru_cache(maxsize=512)  # every row of a workload reads the same few files
 def _parsed(text: str) -> ast.Module | None:
+    """The syntax tree of a file, shared between calls: nobody may change it."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError):  # ValueError: a null byte, before Python 3.12
         return None
 
 
+@lru_cache(maxsize=512)
 def _bare_lines(text: str, module: ast.Module) -> list[str]:
-    """The lines of a file without comments, docstrings and trailing blanks; emptied, not removed."""
+    """The lines of a file without comments, docstrings and trailing blanks; emptied, not removed.
+
+    Shared between calls, as the tree is.
+    """
     lines = text.split("\n")
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     comments = [token.start for token in tokens if token.type == tokenize.COMMENT]
@@ -142,12 +149,11 @@ def _folder_of(node: ast.ImportFrom, path: str) -> str:
 
 def _imported_files(module: ast.Module, path: str, read: Read) -> Iterator[str]:
     """The files beside `path` that it imports anywhere, also inside functions."""
-    for node in ast.walk(module):
-        names: list[str] = []
+    for node in _imports(module):
         folder = posixpath.dirname(path)
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             folder = _folder_of(node, path)
             base = node.module or ""
             names = [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
@@ -157,6 +163,11 @@ def _imported_files(module: ast.Module, path: str, read: Read) -> Iterator[str]:
                 file = _module_file(".".join(parts[:length]), folder, read)
                 if file is not None:
                     yield file
+
+
+@lru_cache(maxsize=512)
+def _imports(module: ast.Module) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    return tuple(n for n in ast.walk(module) if isinstance(n, ast.Import | ast.ImportFrom))
 
 
 # --- What a function reaches ----------------------------------------------------------------------
@@ -239,6 +250,7 @@ class _Reached:
                 self.whole.update(_imported_files(single, path, self.read))
 
 
+@lru_cache(maxsize=512)
 def _bindings(module: ast.Module) -> dict[str, list[int]]:
     """Index of every top-level statement by the names it binds; `""` for those that bind none."""
     bound: dict[str, list[int]] = {"": []}

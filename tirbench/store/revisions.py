@@ -132,6 +132,21 @@ def log(root: Path, path: str) -> tuple[Commit, ...]:
     return tuple(found.values())
 
 
+def paths_ever(root: Path, pattern: str) -> tuple[str, ...]:
+    """The files that match a pattern in any commit that HEAD has, also those that are gone now."""
+    text = _git(
+        root,
+        "log",
+        "--format=",
+        "--name-only",
+        "-z",
+        "--relative",
+        "--",
+        f":(glob)**/{pattern.lstrip('*')}",
+    )
+    return tuple(sorted({os.fsdecode(name).strip() for name in (text or b"").split(b"\0")} - {""}))
+
+
 def parents(root: Path, commit: str) -> tuple[str, ...]:
     """The parents of a commit, the one it was merged into first."""
     text = _git(root, "rev-list", "--parents", "-n", "1", commit)
