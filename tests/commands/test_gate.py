@@ -460,7 +460,7 @@ def test_code_that_compiles_to_the_same_is_current(pinned: Repository) -> None:
     change_ours(pinned)
     roots: set[Path] = set()
 
-    def compiled(root: Path, case: object, implementation: str, hardware: str) -> str:
+    def compiled(root: Path, _case: object, _one: str, hardware: str) -> str:
         roots.add(root)
         assert hardware == "nvidia-h200"
         return "sass:0123"
@@ -468,7 +468,7 @@ def test_code_that_compiles_to_the_same_is_current(pinned: Repository) -> None:
     assert rules(static(pinned, compiled=compiled)) == {}
     assert len(roots) == 2
 
-    def differently(root: Path, case: object, implementation: str, hardware: str) -> str:
+    def differently(root: Path, _case: object, _one: str, _hardware: str) -> str:
         return "sass:1" if root == pinned.root else "sass:2"
 
     found = static(pinned, compiled=differently)
@@ -477,7 +477,7 @@ def test_code_that_compiles_to_the_same_is_current(pinned: Repository) -> None:
 
 
 def test_what_a_diff_says_of_a_row_fails_it(pinned: Repository) -> None:
-    def weak(case: object, implementation: str) -> tuple[str, ...]:
+    def weak(_case: object, implementation: str) -> tuple[str, ...]:
         return ("rtol 0.001 → 0.1",) if implementation == "ours" else ()
 
     assert set(rules(static(pinned, weakenings=weak)).values()) == {(1, "weakened")}

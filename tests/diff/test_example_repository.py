@@ -58,7 +58,7 @@ def test_exactly_what_weakens_is_named(branch: Project) -> None:
 def test_exactly_what_changed_is_named_and_nothing_of_others(branch: Project) -> None:
     told = {(one.kind, one.subject, one.what, one.old, one.new) for one in found(branch).changes}
     assert told == {
-        ("contract", "output y", "rtol", "1e-4", "1e-3"),
+        ("contract", "output y", "rtol", "0.0001", "0.001"),
         ("contract", "reference slow", "", "there", None),
         ("contract", "case n8192", "", None, "added"),
         ("implementation", "kernel fast", "code of workloads/kernels/ops.py", None, "edited"),
@@ -86,7 +86,7 @@ def test_the_text_begins_with_the_verdict_and_weakening_stands_before_the_number
     assert first.startswith("4 weakenings without a reason; 2 missing; 1 slower; 3 removed; 1 faster")
     places = [text.index(word) for word in ("next:", "Weakened without", "Baselines", "what is timed")]
     assert places == sorted(places)
-    assert "workloads/double.toml:36  double: output y: rtol 0.0001 → 0.001" in text
+    assert "workloads/double.toml:39  double: output y: rtol 0.0001 → 0.001" in text
 
 
 def test_the_working_tree_is_compared_before_anything_is_committed(branch: Project) -> None:
@@ -154,7 +154,7 @@ def test_json_holds_the_verdict_and_everything_of_the_comparison(branch: Project
 def test_annotations_stand_at_the_lines_that_must_change(branch: Project) -> None:
     lines = diffs.annotations(found(branch))
     assert any(
-        line.startswith("::error file=workloads/double.toml,line=36,title=weakening::double: output y")
+        line.startswith("::error file=workloads/double.toml,line=39,title=weakening::double: output y")
         for line in lines
     )
     assert any(line.startswith(f"::error file={BASELINE},title=weakening::") for line in lines)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tirbench.diff import pins, weaker
-from tirbench.diff.classes import CLASSES, EVIDENCE, Leaf, leaves
+from tirbench.diff.classes import CLASSES, EVIDENCE, Leaf, leaves, written
 from tirbench.diff.side import Key, Pins, Side, Task
 from tirbench.digest import closure
 from tirbench.model import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = "Callable[[Workload, Path], str]"
 
-AS_WRITTEN = ("param ", "axis ", "derive ")
+AS_WRITTEN: Final = ("param ", "derive ")
 """What may enter the problem, the launch, the check, or nothing: its class is that of what it changed."""
 
 
@@ -145,8 +145,8 @@ def _written(old: Task, new: Task, place: Place) -> Iterator[Change]:
     )
     for leaf in leaves(old.workload, new.workload):
         kind, cases = _class_of(leaf, other_problem, other_source)
-        if leaf.what.startswith("axis ") and not cases:
-            continue  # cases that came or went are named one by one
+        if leaf.what == "cases" or leaf.what.startswith("axis "):
+            continue  # cases that came, went, or have other values are named one by one
         side = new if leaf.in_head else old
         yield Change(
             workload=new.workload.name,
@@ -156,8 +156,15 @@ def _written(old: Task, new: Task, place: Place) -> Iterator[Change]:
             old=leaf.old,
             new=leaf.new,
             cases=() if len(cases) == len(shared) else cases,
-            place=place(side.workload, leaf.path),
+            place=place(side.workload, _path(leaf)),
         )
+
+
+def _path(leaf: Leaf) -> Path:
+    """Where a change stands: the key itself, where it is written."""
+    word, _, key = leaf.what.partition(" ")
+    tables = {"param": "params", "derive": "derive", "list": "select"}
+    return (tables[word], key) if word in tables and key else (*leaf.path, leaf.what)
 
 
 def _class_of(
@@ -176,6 +183,17 @@ def _class_of(
 def _cases(old: Task, new: Task, place: Place) -> Iterator[Change]:
     again = dict(weaker.renamed(old, new))
     name = new.workload.name
+    for (axis, was, now), cases in _other_values(old, new).items():
+        yield Change(
+            workload=name,
+            kind=_kind_of(old, new, cases),
+            subject="cases",
+            what=axis,
+            old=was,
+            new=now,
+            cases=tuple(cases),
+            place=place(new.workload, ("matrix",)),
+        )
     for before, after in again.items():
         yield Change(
             workload=name,
@@ -197,6 +215,30 @@ def _cases(old: Task, new: Task, place: Place) -> Iterator[Change]:
                 new="added",
                 place=place(new.workload, ("matrix",)),
             )
+
+
+def _other_values(old: Task, new: Task) -> dict[tuple[str, str, str], list[str]]:
+    """Values of axes that cases have otherwise under the same id: axis, old, new → cases."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for case_id, case in new.cases.items():
+        before = dict(old.cases[case_id].values) if case_id in old.cases else None
+        for axis, value in case.values if before is not None else ():
+            was = None if before is None else before.get(axis)
+            if was != value:
+                found.setdefault((axis, written(was), written(value)), []).append(case_id)
+    return found
+
+
+def _kind_of(old: Task, new: Task, cases: Sequence[str]) -> FieldClass:
+    """What other values of an axis change for these cases."""
+    if any(old.problem(case) != new.problem(case) for case in cases):
+        return "identity"
+    for case in cases:
+        for one in new.cases[case].implementations:
+            key = (case, one.name)
+            if old.implementation(key) is not None and old.source(key) != new.source(key):
+                return "implementation"
+    return "contract"
 
 
 def _code(old: Task, new: Task, place: Place) -> Iterator[Change]:
@@ -267,8 +309,6 @@ def _unchanged(base: Side, head: Side) -> Iterator[Key]:
 
 
 def _same_check(old: object, new: object) -> bool:
-    from tirbench.diff.classes import written
-
     return written(old) == written(new)
 
 
@@ -303,8 +343,6 @@ def _is_same(base: Side, task: Task, key: Key, row: Row, same_code: frozenset[st
     before, after = (None if old is None else old.implementation(key)), task.implementation(key)
     if old is None or before is None or after is None or row.key not in same_code:
         return False
-    from tirbench.diff.classes import written
-
     return written(before.steps) == written(after.steps) and old.problem(key[0]) == task.problem(
         key[0]
     )

@@ -360,7 +360,10 @@ def _checked(old: Task, new: Task, before: Case, after: Case) -> Iterator[Found]
         said = current.reason if current.reason != rule.reason else None
         for text in _looser(rule, current, dtypes.get(rule.tensor, "")):
             yield Found(
-                subject=f"output {rule.tensor}", text=text, path=current.path, reason=said
+                subject=f"output {rule.tensor}",
+                text=text,
+                path=(*current.path, text.partition(" ")[0]),  # most begin with their key
+                reason=said,
             )
         if rule.unchecked is None and current.unchecked is not None:
             yield Found(

@@ -28,7 +28,7 @@ def progress(
 
     Args:
         stream: where to, as a rule stderr.
-        total: how many rows are asked for.
+        total: how many rows are asked for; 0 where that shows only as it goes on.
         environment: the process's own if not given. `NO_COLOR` takes the colours and leaves the
             display; `FORCE_COLOR` does not make a pipe live.
 
@@ -43,7 +43,7 @@ def progress(
         return
     display = _display(stream, look)
     with display:
-        yield _LiveWatch(total, look, display, display.add_task("", total=total))
+        yield _LiveWatch(total, look, display, display.add_task("", total=total or None))
 
 
 class Watch:
@@ -75,7 +75,8 @@ class Watch:
         elif hasattr(event, "elapsed_s"):
             outcomes = self._outcomes.pop((event.workload, event.case), [])
             case = f"{event.workload}/{event.case}"
-            count = f"[{self.answered:>{len(str(self.total))}}/{self.total}]"
+            whole = f"/{self.total}" if self.total else ""
+            count = f"[{self.answered:>{len(str(self.total))}}{whole}]"
             self.write(f"{count} {case_line(case, outcomes, event.elapsed_s, self.look)}")
         elif hasattr(event, "stage"):
             self.stage(f"{event.workload}/{event.case}", event.implementation, event.stage)

@@ -148,11 +148,8 @@ def placement_text(placed: Sequence[Placed], *, width: int, color: bool = False)
             ("seed", "µs", "off", "rounds µs"), rows, look, right=frozenset({0, 1, 2})
         )
         repeated = "unknown (one round)" if one.repeated is None else f"{100 * one.repeated:.2f} %"
-        lines += [
-            f"standard deviation: {100 * one.over_placements:.2f} % over placements, "
-            f"{repeated} when one is measured again",
-            "",
-        ]
+        spread = f"{100 * one.over_placements:.2f} % over placements"
+        lines += [f"standard deviation: {spread}, {repeated} when one is measured again", ""]
     return _lines(lines[:-1])
 
 
