@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TIMERS = ("event", "proton", "cudagraph_proton", "kineto", "wall")
 FORMATS = ("text", "markdown", "json", "github")
-MODULES = ("ab", "aot", "gate", "migrate")
+MODULES = ("ab", "aot", "gate", "history", "migrate", "placement", "why")
 """Commands with a module of their own in `tirbench.commands`."""
 
 
@@ -192,6 +192,7 @@ def _gpus(_: click.Context, __: click.Parameter, given: str | None) -> int | Non
     "--placements", type=click.IntRange(1, 64), default=5, help="Placement seeds to measure on."
 )
 @click.option("--rounds", type=click.IntRange(1, 64), default=2, help="Rounds on each placement.")
+@click.option("--retune", is_flag=True, help="Let autotuners choose anew, not as they were pinned.")
 @click.option("--pin", is_flag=True, help="Accept the run into the baselines.")
 @click.option("--allow-dirty", is_flag=True, help="Pin an uncommitted tree; the rows say so.")
 @click.option(
@@ -503,6 +504,7 @@ def _prepare(given: dict[str, Any], *, time: bool) -> tuple[Reading, Options]:
         placements=given.get("placements", 1),
         rounds=given.get("rounds", 1),
         time=time,
+        retune=given.get("retune", False),
         deadlines=given["deadlines"],
         gpus=given["gpus"],
     )

@@ -384,7 +384,7 @@ def _to_measure(item: _Open, step: GateStep, why_not: str) -> GateDecision:
         "unpaired": f"tirbench exec {case} --placements {UNPAIRED_PLACEMENTS}",
     }[step.step]
     because = f"{why_not}; " if why_not else ""
-    return _unmeasured(item, f"{step.reason}; {because}decide it there: {command}")
+    return _unmeasured(item, f"{step.reason}; {because}this decides it: {command}")
 
 
 def _unmeasured(item: _Open, reason: str) -> GateDecision:

@@ -1165,7 +1165,7 @@ class PinChange:
 
     @property
     def ratio(self) -> float | None:
-        """new / old, where both mean the same; below 1 is faster."""
+        """New / old, where both mean the same; below 1 is faster."""
         if self.old is None or self.new is None or self.verdict == "incomparable":
             return None
         return self.new.midmean_us / self.old.midmean_us

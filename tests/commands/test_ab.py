@@ -203,13 +203,14 @@ def test_a_slowdown_in_a_sibling_is_named_and_what_cannot_be_compared_says_why(
 
     code, document = compared("HEAD", "workloads/apart.toml", "workloads/worse.toml")
     assert code == 1
-    found = verdicts(document)
-    apart = found["apart/n64/registered"]
+    rows = verdicts(document)
+    apart = rows["apart/n64/registered"]
     assert apart["method"] == "paired workers"
     assert apart["kind"] in {"same", "undecided"}, apart
-    worse = found["worse/n64/fine"]
+    worse = rows["worse/n64/fine"]
     assert (worse["kind"], worse["rule"]) == ("undecided", "interrupted")
     assert worse["reason"].startswith("head: y: 64 of 64 elements off")
+    assert str(repository.root) not in json.dumps(document)
 
 
 def test_one_revision_against_itself_is_never_slower(repository: Repository) -> None:
@@ -242,7 +243,7 @@ def test_a_plan_says_what_it_would_find_and_cost_and_measures_nothing(
     rows = json.loads(done.stdout)["rows"]
     assert {row["slower_than"] for row in rows} == {0.005}
     assert {row["workers"] for row in rows} == {5}
-    assert not list(repository.root.glob(".tirbench/ab/*/*.jsonl"))
+    assert not list(repository.root.glob(".tirbench/ab/*"))
 
 
 def test_a_gate_that_trips_is_confirmed_by_the_code_of_its_pin(repository: Repository) -> None:
@@ -312,3 +313,18 @@ def test_a_report_of_github_annotates_what_is_slower() -> None:
     )
     assert "3 rows not compared: needs 2 ranks" in rest
     assert rest[-1] == "ab main → HEAD: 1 row: 1 slower: exit 1"
+
+
+def test_what_a_row_is_known_for_says_how_small_a_change_would_be_found() -> None:
+    """3.4 µs, 0.2 % when repeated: the figures of an H200 find 1 % with five workers."""
+    from tirbench.comparing.price import FLUSH_US, Known
+    from tirbench.judge import gpu_seconds, minimal_effect, workers_for
+
+    known = Known(midmean_us=3.4, within_sd=0.002, source="its pin")
+    plan = known.plan(0.01)
+    assert plan.quads == 60
+    assert plan.quad_sd / plan.quads**0.5 == pytest.approx(0.002 * 2**0.5)
+    assert 0.005 < minimal_effect(plan) < 0.01
+    assert 2 * gpu_seconds(plan, 3.4, FLUSH_US, block=known.block) < 0.5
+    assert workers_for(known.plan(0.002), 0.002) > workers_for(known.plan(0.01), 0.01)
+    assert Known(midmean_us=800.0, within_sd=0.002, source="").block == (0, 1)

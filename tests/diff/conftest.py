@@ -77,10 +77,10 @@ def slow(x, y):
     y.copy_(2 * x)
 '''
 
-RIGHT = '''\
+RIGHT = """\
 def doubled(x):
     return 2 * x
-'''
+"""
 
 HARDWARE = "nvidia-h200"
 BASELINE = f"workloads/baselines/{HARDWARE}/double.toml"

@@ -25,8 +25,12 @@ def branch(project: Project) -> Project:
     project.replace("y.copy_(x + x)", "y.copy_(x.add(x))", "workloads/kernels/ops.py")
     project.replace("rtol = 1e-4", "rtol = 1e-3")
     project.replace("[1024, 2048, 4096]", "[1024, 2048, 4096, 8192]")
-    before, _, rest = (project.root / "workloads/double.toml").read_text().partition("[references.slow]")
-    project.write("workloads/double.toml", before + "[check.oracle]" + rest.partition("[check.oracle]")[2])
+    before, _, rest = (
+        (project.root / "workloads/double.toml").read_text().partition("[references.slow]")
+    )
+    project.write(
+        "workloads/double.toml", before + "[check.oracle]" + rest.partition("[check.oracle]")[2]
+    )
     rows = {key: row for key, row in project.rows.items() if key[1] != "slow"}
     project.keep(rows)
     project.pin(only=(("n1024", "fast"),), midmean_us=4.4, anchor_us=4.4)
@@ -67,7 +71,10 @@ def test_exactly_what_changed_is_named_and_nothing_of_others(branch: Project) ->
 
 def test_the_two_numbers_are_shown_with_what_may_be_believed_of_them(branch: Project) -> None:
     moved = {one.case: one for one in found(branch).pins if one.old and one.new}
-    assert {case: one.verdict for case, one in moved.items()} == {"n1024": "slower", "n2048": "faster"}
+    assert {case: one.verdict for case, one in moved.items()} == {
+        "n1024": "slower",
+        "n2048": "faster",
+    }
     assert moved["n1024"].ratio == pytest.approx(1.1)
     assert all("other code" in one.notes for one in moved.values())
 
@@ -83,10 +90,14 @@ def test_the_text_begins_with_the_verdict_and_weakening_stands_before_the_number
 ) -> None:
     text = diffs.render(found(branch), "text", code=1)
     first, *_ = text.splitlines()
-    assert first.startswith("4 weakenings without a reason; 2 missing; 1 slower; 3 removed; 1 faster")
-    places = [text.index(word) for word in ("next:", "Weakened without", "Baselines", "what is timed")]
+    assert first.startswith(
+        "4 weakenings without a reason; 2 missing; 1 slower; 3 removed; 1 faster"
+    )
+    places = [
+        text.index(word) for word in ("next:", "Weakened without", "Baselines", "what is timed")
+    ]
     assert places == sorted(places)
-    assert "workloads/double.toml:39  double: output y: rtol 0.0001 → 0.001" in text
+    assert "workloads/double.toml:29  double: output y: rtol 0.0001 → 0.001" in text
 
 
 def test_the_working_tree_is_compared_before_anything_is_committed(branch: Project) -> None:
@@ -129,9 +140,10 @@ def test_the_whole_is_right_once_every_weakening_has_a_reason(branch: Project) -
 
 def test_the_command_prints_markdown_and_exits_1(branch: Project) -> None:
     code = "import sys; from tirbench.commands.diff import command; sys.exit(command(standalone_mode=False))"
-    checking = code.replace(
-        "sys.exit(", "code = ("
-    ) + "; assert not {'torch', 'numpy', 'triton'} & set(sys.modules); sys.exit(code)"
+    checking = (
+        code.replace("sys.exit(", "code = (")
+        + "; assert not {'torch', 'numpy', 'triton'} & set(sys.modules); sys.exit(code)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", checking, "main", "work", "--format", "markdown"],
         cwd=branch.root,
@@ -142,7 +154,9 @@ def test_the_command_prints_markdown_and_exits_1(branch: Project) -> None:
     )
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("<!-- tirbench diff -->\n### ❌ 4 weakenings without a reason")
-    assert "| double/n1024/fast | nvidia\\-h200 |" in done.stdout.replace("nvidia-h200", "nvidia\\-h200")
+    assert "| double/n1024/fast | nvidia\\-h200 |" in done.stdout.replace(
+        "nvidia-h200", "nvidia\\-h200"
+    )
 
 
 def test_json_holds_the_verdict_and_everything_of_the_comparison(branch: Project) -> None:
@@ -152,9 +166,11 @@ def test_json_holds_the_verdict_and_everything_of_the_comparison(branch: Project
 
 
 def test_annotations_stand_at_the_lines_that_must_change(branch: Project) -> None:
-    lines = diffs.annotations(found(branch))
+    lines = diffs.annotate(found(branch))
     assert any(
-        line.startswith("::error file=workloads/double.toml,line=39,title=weakening::double: output y")
+        line.startswith(
+            "::error file=workloads/double.toml,line=29,title=weakening::double: output y"
+        )
         for line in lines
     )
     assert any(line.startswith(f"::error file={BASELINE},title=weakening::") for line in lines)

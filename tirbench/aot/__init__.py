@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -177,9 +178,7 @@ def _row(request: CompileJob, key: str) -> Row | None:
     return next((row for row in request.rows if row.key == key), None)
 
 
-def _without(
-    asked: Iterable[CompileJob], done: Iterable[tuple[str, str]]
-) -> Iterator[CompileJob]:
+def _without(asked: Iterable[CompileJob], done: Iterable[tuple[str, str]]) -> Iterator[CompileJob]:
     known = set(done)
     for request in asked:
         rows = tuple(row for row in request.rows if (row.key, request.target.arch) not in known)
@@ -254,10 +253,8 @@ def _how_it_ended(code: int, log: Any) -> str:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process and what it has started (ptxas among it)."""
-    try:
+    with suppress(ProcessLookupError):  # it has ended by itself, with all its children
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it has ended by itself, with all its children
     process.wait()
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import click
 
-from tirbench.commands import shared
-
 
 def _archs(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in given.split(",") if part.strip()))
@@ -40,7 +38,9 @@ def command(archs: tuple[str, ...], form: str, **given: Any) -> int:
 
     reading = read(Selection(**given))
     if reading.problems:
-        click.echo(problems.render(reading.problems, "text", workloads=0, cases=0), err=True, nl=False)
+        click.echo(
+            problems.render(reading.problems, "text", workloads=0, cases=0), err=True, nl=False
+        )
     suite = reviewing.compiled(reading, archs)
     render = {
         "text": compilations.compilations_text,

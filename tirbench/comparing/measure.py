@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +27,7 @@ from tirbench.model import (
     Plan,
     Timed,
 )
+from tirbench.store.files import scrubber
 
 if TYPE_CHECKING:
     from tirbench.execute import Workers
@@ -152,7 +153,19 @@ class Bench:
                 self._keep(last[pair.key], _arms(pair, turn), pair.place)
                 yield pair.key, last[pair.key]
             else:
-                self.failed[pair.key] = outcome
+                self.failed[pair.key] = self._scrubbed(outcome)
+
+    def _scrubbed(self, outcome: Outcome) -> Outcome:
+        """The outcome without this machine in its texts; files are named from the folder of their side."""
+        scrub = scrubber(self.sides.project)
+        below = f"./{self.sides.folder.relative_to(self.sides.project).as_posix()}/"
+        texts = {
+            name: scrub(text).replace(below, "")
+            for name in ("reason", "detail", "untimed")
+            if isinstance(text := getattr(outcome, name, None), str)
+        }
+        changed: Outcome = replace(outcome, **texts)  # type: ignore[arg-type]
+        return changed
 
     # --- What a worker is told
 

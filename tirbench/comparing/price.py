@@ -69,7 +69,7 @@ def prices(root: Path, asked: Asked) -> tuple[PairPrice, ...]:
     with opened(root, asked) as sides:
         rows = [pair for pair in paired(sides, asked, hardware).pairs if not pair.placebo]
         known = known_rows(root, sides, hardware)
-        workers = workers_of(root, rows, asked.resolve)
+        workers = workers_of(root, rows, asked.resolve, hardware)
         return tuple(_price(pair, known.get(pair.key), workers, asked) for pair in rows)
 
 
@@ -88,11 +88,11 @@ def _price(pair: Pair, known: Known | None, workers: int, asked: Asked) -> PairP
     )
 
 
-def workers_of(root: Path, rows: Sequence[Pair], resolve: float | None) -> int:
+def workers_of(root: Path, rows: Sequence[Pair], resolve: float | None, hardware: str) -> int:
     """K of a stage: five, or what a smaller threshold takes on the noisiest row that is known."""
     if resolve is None:
         return WORKERS
-    known = _of_latest_run(root)
+    known = _of_latest_run(root, hardware)
     wanted = [
         workers_for(known[pair.key].plan(resolve), resolve) for pair in rows if pair.key in known
     ]
@@ -113,13 +113,15 @@ def known_rows(root: Path, sides: Sides, hardware: str) -> Mapping[str, Known]:
                 within_sd=math.sqrt(spread * WORKERS / 2),
                 source="its pin",
             )
-    return {**found, **_of_latest_run(root)}
+    return {**found, **_of_latest_run(root, hardware)}
 
 
-def _of_latest_run(root: Path) -> dict[str, Known]:
+def _of_latest_run(root: Path, hardware: str) -> dict[str, Known]:
     try:
         kept = store.read_run(root)
     except TirbenchError:  # none is kept, or it is of another version: pins are known all the same
+        return {}
+    if kept.run.machine.hardware != hardware:
         return {}
     return {
         one.row.key: Known(

@@ -6,9 +6,10 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from tirbench import digest, pipeline
 from tirbench.comparing.ask import Asked
@@ -19,15 +20,20 @@ from tirbench.reading import read
 from tirbench.selection import Chosen, Selection, paths
 from tirbench.store import revisions, write
 
-WORKING: str = "the working tree"
-FOLDER: str = "workloads"
+if TYPE_CHECKING:
+    from tirbench.diagnostics import Diagnostic
+
+WORKING: Final = "the working tree"
+FOLDER: Final = "workloads"
+"""Where workloads are where nobody says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """One side: its tree, its workloads as they are there, and which of their cases are asked for.
 
-    `label` is how the side was asked for; `tree` the id of its files, where no file differs from it.
+    `label` is how the side was asked for; `tree` the id of its files, where no file that counts differs
+    from it; `notes` say which of its workloads this version cannot read.
     """
 
     name: str
@@ -39,6 +45,7 @@ class Side:
     chosen: frozenset[tuple[str, str]]
     explicit: frozenset[str]
     read: digest.Read
+    notes: tuple[str, ...] = ()
 
     def case(self, workload: str, case: str) -> Case | None:
         """A case by names; `None` where the side has none such."""
@@ -115,6 +122,8 @@ def opened(root: Path, asked: Asked) -> Iterator[Sides]:
     finally:
         for tree in trees.values():
             shutil.rmtree(tree, ignore_errors=True)
+        with suppress(OSError):
+            folder.rmdir()  # where nothing was measured
 
 
 def _labels(asked: Asked) -> tuple[str, str]:
@@ -133,7 +142,7 @@ def _write(root: Path, revision: str | None, folder: Path) -> str | None:
 
     state = read_tree(root)
     revisions.export_working(root, folder)
-    clean = state.commit is not None and not state.dirty
+    clean = state.commit is not None and not state.uncommitted_inputs
     return revisions.tree_of(root, str(state.commit)) if clean else None
 
 
@@ -195,7 +204,14 @@ def _side(
         ),
         explicit=frozenset(one.workload.name for one in picked.chosen if one.explicit),
         read=digest.reader(folder),
+        notes=_unread(label, picked.problems),
     )
+
+
+def _unread(label: str, problems: Sequence[Diagnostic]) -> tuple[str, ...]:
+    """Files of a side that are not right, or of an older version of the language: their rows are missing."""
+    files = sorted({one.file for one in problems})
+    return tuple(f"{label}: {file} cannot be read: its rows are missing" for file in files)
 
 
 def _empty(name: str, label: str, folder: Path) -> Side:

@@ -70,7 +70,7 @@ def compare(
         rows = paired(sides, asked, hardware)
         if not (rows.pairs or rows.decided or rows.left_out):
             raise UsageError("nothing to compare: no case that is asked for has such a row")
-        policy = Policy(workers=workers_of(root, rows.pairs, asked.resolve))
+        policy = Policy(workers=workers_of(root, rows.pairs, asked.resolve, hardware))
         if rows.pairs:
             with Workers(sides.folder / "logs") as workers:
                 workers.warm(asked.device)
@@ -251,6 +251,7 @@ def _report(
         environment=placebo((*judged, *placebos)),
         failures=failures,
         left_out=tuple(sorted(rows.left_out.items())),
+        notes=sides.base.notes,
         paths=tuple(
             (name, workload.source.path)
             for name, workload in sorted({**sides.base.workloads, **sides.head.workloads}.items())

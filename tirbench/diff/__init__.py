@@ -368,7 +368,9 @@ def _same_code(facts: tuple[CompiledSuite, CompiledSuite] | None) -> frozenset[s
     if facts is None or facts[0].compilers != facts[1].compilers:
         return frozenset()
     olds, news = map(_by_row, facts)
-    other = {row for (row, arch), one in news.items() if _digest(olds.get((row, arch))) != _digest(one)}
+    other = {
+        row for (row, arch), one in news.items() if _digest(olds.get((row, arch))) != _digest(one)
+    }
     return frozenset(row for (row, _), one in news.items() if one.code and row not in other)
 
 
@@ -398,9 +400,7 @@ def _code_changes(
             if before.get(name) != after.get(name)
         )
         if changed:
-            found.append(
-                CodeChange(row=new.row, arch=new.arch, old=old, new=new, changed=changed)
-            )
+            found.append(CodeChange(row=new.row, arch=new.arch, old=old, new=new, changed=changed))
     same = sum(1 for key in news if key in olds) - len(found)
     return found, [f"machine code: {same} of {len(news)} kernels unchanged"]
 

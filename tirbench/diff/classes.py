@@ -308,8 +308,7 @@ def _part(kind: type, name: str, before: Any, after: Any, at: _At) -> Iterator[L
         )
         yield _leaf(path, name, _shown(before), _shown(after))
     else:
-        prefix = at.subject and f"{at.subject}" or name
-        inner = dataclasses.replace(here, subject=prefix, what=name if at.subject else "")
+        inner = dataclasses.replace(here, what=name if at.subject else "")
         if kind is Check or isinstance(after, Function):
             inner = dataclasses.replace(inner, subject=f"{at.subject} {name}".strip())
         yield from _walk(before, after, inner)
@@ -360,9 +359,7 @@ def written(value: Any) -> str:
         return "none"
     if isinstance(value, tuple):
         pairs = bool(value) and all(_is_pair(item) for item in value)
-        parts = [
-            f"{item[0]} = {written(item[1])}" if pairs else written(item) for item in value
-        ]
+        parts = [f"{item[0]} = {written(item[1])}" if pairs else written(item) for item in value]
         return f"{{ {', '.join(parts)} }}" if pairs else f"[{', '.join(parts)}]"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         default = {field.name: field.default for field in dataclasses.fields(value)}

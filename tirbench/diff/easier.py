@@ -75,7 +75,7 @@ def _range(init: BoundInit) -> float | None:
     if init.kind == "normal":
         std = given.get("std", 1.0)
         return float(std) if isinstance(std, int | float) else None
-    low, high = (("min", "max") if init.kind == "lengths" else ("low", "high"))
+    low, high = ("min", "max") if init.kind == "lengths" else ("low", "high")
     ends = given.get(low, 0), given.get(high)
     if all(isinstance(end, int | float) for end in ends):
         return float(ends[1]) - float(ends[0])  # type: ignore[arg-type]

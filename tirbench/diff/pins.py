@@ -150,7 +150,9 @@ def _of_row(one: PinChange, old: Task | None, new: Task) -> Iterator[tuple[str, 
         if new.implementation((one.case, one.implementation)) is not None:
             yield "row deleted, though the workload still has it", None
         return
-    reason = after.reason if after.reason and (before is None or before.reason != after.reason) else None
+    reason = (
+        after.reason if after.reason and (before is None or before.reason != after.reason) else None
+    )
     declared = new.implementation((one.case, one.implementation))
     for begins, text in UNDER_WAIVER.items():
         if begins == "not checked" and declared is not None and declared.unchecked is not None:
@@ -216,15 +218,15 @@ def problems(base: Side, head: Side) -> Iterator[PinProblem]:
         if before == pins and task is not None and task.is_untouched(base.tasks.get(name)):
             continue
         for key, row in pins.rows.items():
-            why = _fault(key, row, pins, task)
+            fault = _fault(key, row, pins, task)
             was = _fault_before(key, row, before, base.tasks.get(name))
-            if why is not None and why != was:
+            if fault is not None and fault != was:
                 yield PinProblem(
                     kind="broken" if key in pins.broken else "stale",
                     workload=name,
                     path=path,
                     subject=f"{name}/{key[0]}/{key[1]} on {pins.baseline.hardware}",
-                    text=why,
+                    text=fault,
                 )
     yield from _missing(base, head)
 

@@ -49,7 +49,9 @@ class Task:
     def implementation(self, key: Key) -> BoundImplementation | None:
         """The implementation of a case, `None` where the side has no such row."""
         case = self.cases.get(key[0])
-        return next((one for one in (case.implementations if case else ()) if one.name == key[1]), None)
+        return next(
+            (one for one in (case.implementations if case else ()) if one.name == key[1]), None
+        )
 
     def text_of(self, function: BoundFunction | None) -> dict[str, str]:
         """The definitions that a function of a file reaches, by path."""
@@ -102,5 +104,3 @@ class Side:
     pins: Mapping[str, Pins]
     unreadable: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
-
-

@@ -120,12 +120,12 @@ def _removed(old: Workload, new: Workload) -> Iterator[Found]:
         for one in before:
             if one.name in left:
                 continue
-            same = next((item.name for item in added if item.steps == one.steps), None)
+            same = next(
+                (item.name for item in added if written(item.steps) == written(one.steps)), None
+            )
             text = "removed" if same is None else f"renamed to {same}: its pinned rows are lost"
             path = (table,)
-            yield Found(
-                subject=f"{word} {one.name}", text=text, path=path, implementation=one.name
-            )
+            yield Found(subject=f"{word} {one.name}", text=text, path=path, implementation=one.name)
 
 
 def _timer(old: Workload, new: Workload) -> Iterator[Found]:
@@ -133,9 +133,7 @@ def _timer(old: Workload, new: Workload) -> Iterator[Found]:
     if L2.index(after.l2) > L2.index(before.l2):
         yield Found(subject="timer", text=f"l2 {before.l2} → {after.l2}", path=("timer", "l2"))
     if (before.regime, after.regime) == ("sustained", "burst"):
-        yield Found(
-            subject="timer", text="regime sustained → burst", path=("timer", "regime")
-        )
+        yield Found(subject="timer", text="regime sustained → burst", path=("timer", "regime"))
     for name in ("rounds", "warmup", "repeat", "cudagraph_rep", "cooldown_s"):
         was, now = getattr(before, name), getattr(after, name)
         if was is not None and (now is None or now < was):
@@ -197,7 +195,9 @@ def _of_cases(old: Task, new: Task) -> Iterator[Found]:
 def renamed(old: Task, new: Task) -> tuple[tuple[str, str], ...]:
     """Cases that have another id and compute the same."""
     fresh = {new.problem(case): case for case in new.cases if case not in old.cases}
-    pairs = [(case, fresh.pop(old.problem(case), None)) for case in old.cases if case not in new.cases]
+    pairs = [
+        (case, fresh.pop(old.problem(case), None)) for case in old.cases if case not in new.cases
+    ]
     return tuple((case, now) for case, now in pairs if now is not None)
 
 
@@ -321,7 +321,7 @@ def _reference(old: BoundImplementation, new: BoundImplementation) -> Iterator[s
 
 
 def _rank(mode: object) -> int:
-    return COMPILED.index(mode) if mode in COMPILED else 0  # type: ignore[arg-type]
+    return COMPILED.index(mode) if mode in COMPILED else 0
 
 
 def _computed(case: Case, one: BoundImplementation) -> list[str]:
@@ -400,7 +400,9 @@ def _oracle(old: Task, new: Task, was: BoundCheck, now: BoundCheck) -> Iterator[
         yield Found(subject="oracle", text=text, path=path)
     elif old.text_of(was.oracle) != new.text_of(now.oracle):
         yield Found(subject="oracle", text="its code is another one", path=path)
-    if was.oracle.target == now.oracle.target and written(was.oracle.args) != written(now.oracle.args):
+    if was.oracle.target == now.oracle.target and written(was.oracle.args) != written(
+        now.oracle.args
+    ):
         yield Found(subject="oracle", text="is called with other arguments", path=path)
 
 
@@ -423,9 +425,7 @@ def _looser(was: BoundOutput, now: BoundOutput, dtype: str) -> Iterator[str]:
         if before != after and after is not None:
             yield f"only the elements of {name} {after} are compared ({name} was {before or 'none'})"
     through = (was.through, now.through)
-    if through[1] is not None and (
-        through[0] is None or through[0].target != through[1].target
-    ):
+    if through[1] is not None and (through[0] is None or through[0].target != through[1].target):
         yield f"compared through {through[1].target}"
     if now.allow_nan and not was.allow_nan:
         yield "NaN is allowed now"

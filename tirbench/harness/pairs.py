@@ -41,6 +41,8 @@ Arm: TypeAlias = "tuple[str, str]"
 """A side and an implementation of it: what is timed."""
 
 FORMAT: Final = 1
+TWIN: Final = "twin"
+"""The side that loads the files of base once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +185,7 @@ class PairCase:
             device = Device(self.plan.device)
             arena = Arena(device.torch)
             for side in (name for name in self.program.programs if name in needed):
-                sides[side] = self._opened(side, device, arena)
+                sides[side] = self._opened(side, device, arena, sides.get("base"))
                 contexts.enter_context(sides[side].case.contexts)
         except Exception as error:  # noqa: BLE001 - tensors are drawn by functions of the workload
             reason = f"{side}: {type(error).__name__}: {error}".removeprefix(": ")
@@ -193,7 +195,7 @@ class PairCase:
             return None
         return sides
 
-    def _opened(self, side: str, device: Device, arena: Arena) -> _Side:
+    def _opened(self, side: str, device: Device, arena: Arena, base: _Side | None) -> _Side:
         program, name = self.program.programs[side], self.job.case
         chosen = self.spec.configurations.get(side, {}).get(name, {})
         shared = Shared(arena, chosen=dict(chosen))
@@ -205,14 +207,19 @@ class PairCase:
             name=side,
             run=CaseRun(program, job, self.plan, self._listener(side)),
             case=case,
-            expected=self._expected(side, case),
+            expected=self._expected(side, case, base),
             launches={},
         )
 
-    def _expected(self, side: str, case: Case) -> Expected:
-        """What is right: by the oracle in the first worker, by checksums of it in the later ones."""
+    def _expected(self, side: str, case: Case, base: _Side | None) -> Expected:
+        """What is right: by the oracle in the first worker, by checksums of it in the later ones.
+
+        The twin of base has base's oracle, which need not be asked twice.
+        """
         known = self.spec.outputs.get(side, {}).get(self.job.case)
         if not known:
+            if side == TWIN and base is not None:
+                return Expected(base.expected.want, case.unchecked_reason)
             return Expected.of(case)
         method = Verification(method="digest", worst=None)
         accepted = {one: Accepted(dict(digests), method) for one, digests in known.items()}

@@ -57,10 +57,15 @@ def render(diff: Diff, form: str, *, code: int, color: bool = False) -> str:
         case "summary":
             return _markdown(diff, code, SUMMARY_BYTES)
         case "json":
-            data = {"schema": FORMAT, "exit": code, "verdict": verdict(diff), "diff": codec.dump(diff)}
+            data = {
+                "schema": FORMAT,
+                "exit": code,
+                "verdict": verdict(diff),
+                "diff": codec.dump(diff),
+            }
             return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
         case "github":
-            return "".join(f"{line}\n" for line in annotations(diff)) + _text(diff, code, color=False)
+            return "".join(f"{line}\n" for line in annotate(diff)) + _text(diff, code, color=False)
         case _:
             return _text(diff, code, color=color)
 
@@ -193,7 +198,17 @@ def _untold(diff: Diff) -> str:
     return "; ".join(parts)
 
 
-HEADS: Final = ("row", "hardware", "old µs", "new µs", "new/old", "band", "verdict", "code", "besides")
+HEADS: Final = (
+    "row",
+    "hardware",
+    "old µs",
+    "new µs",
+    "new/old",
+    "band",
+    "verdict",
+    "code",
+    "besides",
+)
 
 
 def _cells(one: PinChange) -> tuple[str, ...]:
@@ -329,12 +344,12 @@ def _fitted(head: str, sections: list[tuple[str, list[str], bool]], limit_bytes:
             if room < 0:
                 break
             kept += 1
-        left += len(lines) - kept
-        least = 2 if title == "Baselines" else 0
-        if kept > least:
+        heads = 2 if title == "Baselines" else 0  # lines of a table that are no row
+        if kept > heads:
             parts.append(open_ + "".join(f"{line}\n" for line in lines[:kept]) + close)
+            left += len(lines) - kept
         else:
-            left += kept
+            left += len(lines) - heads
     if left:
         parts.append(f"\n*{text.count(left, 'more line')} did not fit here: `tirbench diff`.*\n")
     return "".join(parts)
@@ -342,21 +357,26 @@ def _fitted(head: str, sections: list[tuple[str, list[str], bool]], limit_bytes:
 
 def _frame(title: str, count: int, *, folded: bool) -> tuple[str, str]:
     if folded:
-        return f"<details><summary>{text.markdown(title)} ({count})</summary>\n\n", "\n</details>\n\n"
+        return (
+            f"<details><summary>{text.markdown(title)} ({count})</summary>\n\n",
+            "\n</details>\n\n",
+        )
     return f"#### {text.markdown(title)}\n\n", "\n"
 
 
 # --- Annotations ----------------------------------------------------------------------------------
 
 
-def annotations(diff: Diff) -> tuple[str, ...]:
+def annotate(diff: Diff) -> tuple[str, ...]:
     """Errors at the lines that must change, warnings at explained weakening, within GitHub's limits."""
     errors = [_annotation("error", one.place, "weakening", _weakening(one)) for one in _bare(diff)]
     errors += [
         _annotation("error", one.path, one.kind, f"{one.subject}: {one.text}")
         for one in diff.problems
     ]
-    errors += [_annotation("error", line.partition(": ")[0], "unreadable", line) for line in diff.invalid]
+    errors += [
+        _annotation("error", line.partition(": ")[0], "unreadable", line) for line in diff.invalid
+    ]
     warnings = [
         _annotation("warning", one.place, "weakening", _weakening(one))
         for one in diff.weakenings

@@ -107,9 +107,10 @@ def export_working(root: Path, folder: Path) -> None:
     folder.mkdir(parents=True)
     for name in sorted(set(os.fsdecode(listed).split("\0")) - {""}):
         source, target = root / name, folder / name
-        if (
-            source.is_symlink() or source.is_file()
-        ):  # a file that was deleted is listed all the same
+        if name.startswith(".tirbench/"):  # where it is not ignored: the copy itself lies there
+            continue
+        # A file that was deleted is listed all the same.
+        if source.is_symlink() or source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
 
