@@ -33,7 +33,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TIMERS = ("event", "proton", "cudagraph_proton", "kineto", "wall")
 FORMATS = ("text", "markdown", "json", "github")
-MODULES = ("ab", "aot", "diff", "gate", "history", "migrate", "placement", "report", "summary", "why")
+MODULES = (
+    "ab",
+    "aot",
+    "diff",
+    "gate",
+    "history",
+    "migrate",
+    "placement",
+    "report",
+    "summary",
+    "why",
+)
 """Commands with a module of their own in `tirbench.commands`."""
 
 
