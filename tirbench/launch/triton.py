@@ -55,7 +55,9 @@ KIND = Kind(
 )
 
 
-_AT_START: Final = {name: text for name, text in os.environ.items() if name.startswith("TRITON_")}
+# What inductor sets (torch/_inductor/runtime/compile_tasks.py, triton_heuristics.py).
+_INDUCTORS: Final = ("TRITON_CACHE_DIR", "TRITON_LIBDEVICE_PATH", "TRITON_PTXAS_PATH")
+_AT_START: Final = {name: os.environ[name] for name in _INDUCTORS if name in os.environ}
 
 
 @contextmanager
@@ -83,7 +85,7 @@ def own_compiler(compiled_by_torch: bool) -> Iterator[None]:
 
 
 def _variables() -> dict[str, str]:
-    return {name: text for name, text in os.environ.items() if name.startswith("TRITON_")}
+    return {name: os.environ[name] for name in _INDUCTORS if name in os.environ}
 
 
 def _set(variables: Mapping[str, str]) -> None:
