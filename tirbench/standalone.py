@@ -6,10 +6,11 @@ import argparse
 import fnmatch
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tirbench import codec
-from tirbench.errors import TirbenchError
+from tirbench.errors import TirbenchError, UsageError
 from tirbench.model import CaseJob, Outcome, Plan, Roofs, Row
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _main(program: Program, arguments: Sequence[str] | None) -> int:
     if not chosen:
         parser.error(f"no case of {program.name} matches; it has {', '.join(program.cases)}")
     if device == "cpu":
-        _interpret_triton()
+        _interpret_triton(program)
     plan = Plan(device=device, timer=options.timer)
     outcomes: list[Outcome] = []
     known: dict[str, None] = {}
@@ -88,12 +89,20 @@ def _print(outcomes: Sequence[Outcome]) -> int:
     return exit_code(outcomes, invalid=False)
 
 
-def _interpret_triton() -> None:
-    """Have Triton interpret kernels in this process: there is no device to compile them for."""
+def _interpret_triton(program: Program) -> None:
+    """Have Triton interpret kernels in this process: there is no device to compile them for.
+
+    Raises:
+        UsageError: Triton is imported already, and the harness is not what this process runs.
+    """
     if os.environ.get(INTERPRET) == "1":
         return
     os.environ[INTERPRET] = "1"
     if "triton" in sys.modules:  # too late for this process: the same program once more
+        if Path(sys.argv[0]).resolve() != Path(program.file).resolve():
+            raise UsageError(
+                f"set {INTERPRET}=1 before Triton is imported: there is no CUDA device"
+            )
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
 
 

@@ -311,7 +311,9 @@ def test_a_compiled_program_refuses_what_it_does_not_have(
     arguments: tuple[str, ...],
     code: int,
     message: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # without it the program starts itself again
     path = project.root / "build" / "double.py"
     reading = read(Selection(files=(str(project.root / "workloads"),), select="smoke"))
     pipeline.compile_(reading, path.parent)
