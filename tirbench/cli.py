@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from tirbench import __version__
+from tirbench.commands.shared import FORMATS, TIMERS
 from tirbench.errors import TirbenchError
 from tirbench.signals import ending_in_order
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TIMERS = ("event", "proton", "cudagraph_proton", "kineto", "wall")
-FORMATS = ("text", "markdown", "json", "github")
 MODULES = (
     "ab",
     "aot",

@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from tirbench import __version__, cli
+from tirbench.commands import shared
+from tirbench.model import TIMERS
 
 from .conftest import HEAD, OURS, TORCH, Project, Tirbench, implementation
 
@@ -43,6 +45,10 @@ MESSAGES = {
 
 
 # --- What reading gives ---------------------------------------------------------------------------
+
+
+def test_the_timers_of_the_command_line_are_those_of_the_model() -> None:
+    assert shared.TIMERS == TIMERS
 
 
 def test_check_counts_what_is_right(tirbench: Tirbench) -> None:

@@ -12,8 +12,6 @@ from tirbench.commands import shared
 if TYPE_CHECKING:
     from tirbench.comparing import Asked
 
-TIMERS = ("event", "proton", "cudagraph_proton", "kineto", "wall")
-
 
 def _resolve(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
     """`0.5%` or `0.005` as a share."""
@@ -36,7 +34,7 @@ def _resolve(_: click.Context, __: click.Parameter, given: str | None) -> float 
 @click.option(
     "--device", type=click.Choice(["cuda", "cpu"]), help="Default: cuda where there is one."
 )
-@click.option("--timer", type=click.Choice(TIMERS), help="Instead of the workloads' timer.")
+@click.option("--timer", type=click.Choice(shared.TIMERS), help="Instead of the workloads' timer.")
 @click.option(
     "--candidate",
     "candidates",
