@@ -6,6 +6,10 @@ Twelve closures from 1 µs to 2 ms, at least 60 alternating pairs each, in three
 profiler family each and their tensors at the same places of an arena. Prints a table of ratios with
 intervals and pass or fail, and writes `fidelity.json` and `fidelity.md`. Ends in time: what could not be
 measured is listed as such. Exit: 0 all passed, 1 something failed, 3 nothing or too little was measured.
+
+    python -m benchmarks.fidelity --onto benchmarks/results/fidelity_h200.json --without cudagraph_proton ...
+
+adds to an earlier run what it lacks, and measures again a reading whose code has changed since.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import math
 import multiprocessing
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -75,6 +80,9 @@ EMPTY_US: Final = {"event": 8.0, "proton": 2.0, "kineto_span": 2.0}
 # Joining a stream takes time after the last activity, which events see and a span does not.
 JOINED: Final = frozenset({"side_stream"})
 
+# A closure that a reading refused so often is not asked again.
+REFUSALS: Final = 3
+
 # A worker that answers nothing for so long is given up.
 PATIENCE_S: Final = 60.0
 
@@ -103,18 +111,25 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--seconds", type=float, default=300.0, help="stop measuring after this")
     parser.add_argument("--readings", type=Path, help="a fidelity.json: write its table again")
+    parser.add_argument("--onto", type=Path, help="a fidelity.json: measure what it lacks")
+    parser.add_argument(
+        "--without", action="append", default=[], help="a reading of it to be measured again"
+    )
     arguments = parser.parse_args()
-    if arguments.readings is not None:
-        kept = json.loads(arguments.readings.read_text(encoding="utf-8"))
-        facts, readings = kept["facts"], kept["readings"]
-    elif not _has_gpu():
-        print("fidelity: torch finds no CUDA device", file=sys.stderr)
-        return 3
-    else:
-        facts, readings, seconds = measure(arguments.pairs, arguments.seconds)
-        facts["seconds"] = round(seconds)
+    earlier = arguments.readings or arguments.onto
+    kept = json.loads(earlier.read_text(encoding="utf-8")) if earlier else {}
+    facts, readings = kept.get("facts", {}), kept.get("readings", {})
+    if arguments.readings is None:
+        if not _has_gpu():
+            print("fidelity: torch finds no CUDA device", file=sys.stderr)
+            return 3
+        began, before = time.monotonic(), facts
+        facts = measure(arguments.pairs, arguments.seconds, forgotten(readings, arguments.without))
+        facts["seconds"] = round(time.monotonic() - began)
         facts["date"] = datetime.now(timezone.utc).date().isoformat()
-        facts["command"] = f"python3 -m benchmarks.fidelity --seconds {arguments.seconds:g}"
+        facts["command"] = "python3 -m benchmarks.fidelity " + " ".join(sys.argv[1:])
+        if before:
+            facts["added to"] = "; ".join(f"{name} {before[name]}" for name in ("date", "command"))
     lines = compare(readings)
     text = markdown(facts, lines, claims(readings), refusals(readings))
     print(text)
@@ -134,12 +149,36 @@ def _has_gpu() -> bool:
     return bool(torch.cuda.is_available())
 
 
-Readings: TypeAlias = dict[str, dict[str, list[float | str]]]
+Readings: TypeAlias = dict[str, dict[str, list[float | str | None]]]
+"""By closure and reading: µs, why there is none, or nothing where it was forgotten."""
 Channels: TypeAlias = dict[str, tuple[Any, Any]]
 
 
-def measure(pairs: int, seconds: float) -> tuple[dict[str, Any], Readings, float]:
-    """Every reading of every closure, pair after pair; workers take turns, so none disturbs another."""
+def forgotten(readings: Readings, names: list[str]) -> Readings:
+    """The same with nothing in the place of these readings, so that the others stay side by side."""
+    for found in readings.values():
+        for name in names:
+            found[name] = [None] * len(found.get(name, []))
+    return readings
+
+
+def lacks(found: dict[str, list[float | str | None]], family: str, pairs: int) -> bool:
+    """Whether a closure has fewer than so many numbers of a family; one refused three times has none."""
+    for name in fidelity_readings.READINGS[family]:
+        values = found.get(name, [])
+        if sum(isinstance(value, str) for value in values) < REFUSALS and (
+            sum(isinstance(value, float) for value in values) < pairs
+        ):
+            return True
+    return False
+
+
+def measure(pairs: int, seconds: float, readings: Readings) -> dict[str, Any]:
+    """Add every reading that a closure lacks, pair after pair; workers take turns, none disturbs another.
+
+    Returns:
+        What it was measured on.
+    """
     begin = time.monotonic()
     spawn = multiprocessing.get_context("spawn")
     channels: Channels = {}
@@ -161,21 +200,23 @@ def measure(pairs: int, seconds: float) -> tuple[dict[str, Any], Readings, float
     lengths_us = facts.pop("lengths_us")
     facts["arena"] = "one address" if len(addresses) == 1 else f"{len(addresses)} addresses"
     del facts["address"]
-    readings: Readings = {name: {} for name in lengths_us}
     for number in range(pairs):
         for name in lengths_us:
+            found = readings.setdefault(name, {})
             if time.monotonic() - begin > seconds:
                 break
             backwards = number % 2 == 1
             for family in sorted(channels, reverse=backwards):
-                for reading, value in _ask(channels, family, name, backwards).items():
-                    readings[name].setdefault(reading, []).append(value)
+                if lacks(found, family, pairs):
+                    for reading, value in _ask(channels, family, name, backwards).items():
+                        found.setdefault(reading, []).append(value)
     for requests, _ in channels.values():
-        requests.send(None)
+        with suppress(OSError):  # it is dead already
+            requests.send(None)
     for process in workers:
         process.join(10)
         process.kill()
-    return facts, readings, time.monotonic() - begin
+    return facts
 
 
 def _greeting(family: str, answers: Any) -> dict[str, Any]:
@@ -224,7 +265,7 @@ def _event_cost_us(readings: Readings) -> float:
 
 
 def _numbers(
-    found: dict[str, list[float | str]], ours: str, theirs: str
+    found: dict[str, list[float | str | None]], ours: str, theirs: str
 ) -> list[tuple[float, float]]:
     return [
         (a, b)
@@ -236,7 +277,7 @@ def _numbers(
 def _line(
     name: str,
     comparison: Comparison,
-    found: dict[str, list[float | str]],
+    found: dict[str, list[float | str | None]],
     event_cost_us: float,
 ) -> Line | None:
     pairs = _numbers(found, comparison.ours, comparison.theirs)

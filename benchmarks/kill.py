@@ -2,17 +2,18 @@
 
     python benchmarks/kill.py --times 100 --whole 10 --out benchmarks/results/kill.md
 
-A run is a process that keeps its rows, a fork server, and workers whose kernels start children (one of them
-in a session of its own). It says on a pipe which rows it has finished. After the kill:
+A run is a process that keeps its rows, a fork server, a builder that is at the cases to come, and workers
+whose kernels start children (one of them in a session of its own), as the builder does. It says on a pipe
+which rows it has finished. After the kill:
 
 - every row it said is in the run's file exactly once, and at most one more: the one it was about to say;
 - no process of it is left (found by a variable of the environment that all of them inherit);
 - the lock of the device can be taken;
 - resumed, the run has every row exactly once.
 
-`--times` runs hold a program without torch, so that the kills fall into the run and not into imports; as
-many kills again hit the worker and the server, a quarter each, which the run must survive. `--whole` runs
-are `tirbench exec` of a workload, with torch, killed as often and continued with `--resume`.
+`--times` runs hold a program without torch, so that the kills fall into the run and not into imports; a
+quarter as many kills hit the worker, the server and the builder each, which the run must survive. `--whole`
+runs are `tirbench exec` of a workload, with torch, killed as often and continued with `--resume`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tirbench import codec, store
 from tirbench.execute import DeviceLock, Workers, execute
+from tirbench.execute.ahead import Ahead, ToBuild
 from tirbench.execute.events import RowDone
 from tirbench.model import CaseJob, Failed, Job, Machine, Plan, Row, Verification, Verified
 
@@ -105,6 +107,15 @@ def open_program(_: str) -> Program:
     return Program()
 
 
+def build(_: Any, goes_on: Callable[[str], bool]) -> dict[str, int]:
+    """What a builder does with a case: it takes a while and starts children."""
+    if goes_on(""):
+        subprocess.Popen(["sleep", "600"])  # noqa: S607 - left behind on purpose
+        subprocess.Popen(["sleep", "600"], start_new_session=True)  # noqa: S607
+        time.sleep(0.05)
+    return {"kernels": 1}
+
+
 def keep_a_run(root: Path, *, again: bool) -> None:
     """Start a run in `root`, or go on with the one that is there; finished rows are said on stdout."""
     if again:
@@ -150,11 +161,19 @@ def _with(job: Job, cases: list[CaseJob]) -> Job:
 
 def _execute(jobs: list[Job], writer: store.RunWriter) -> None:
     with Workers(writer.log_folder, preload=("tirbench.codec",)) as workers:
+        todo = [ToBuild(case=f"w/{case.case}", request={}) for job in jobs for case in job.cases]
+        ahead = Ahead(
+            [todo[1:]],
+            lambda: workers.start_builder("cpu", ()),
+            opener="kill:build",
+            log=writer.log_folder / "ahead.log",
+        )
         events = execute(
             jobs, log_dir=writer.log_folder, workers=workers, opener="kill:open_program"
         )
-        with closing(events):
+        with closing(ahead), closing(events):
             for event in events:
+                ahead.look(event)
                 if isinstance(event, RowDone):
                     writer.outcome(event.outcome)
                     os.write(1, event.outcome.row.key.encode() + b"\n")
@@ -208,6 +227,13 @@ def command(pid: int) -> str:
     return (Path("/proc") / str(pid) / "cmdline").read_text().replace("\0", " ")
 
 
+def niceness(pid: int) -> int:
+    """How much a process yields to others: builders do."""
+    with suppress(OSError):
+        return os.getpriority(os.PRIO_PROCESS, pid)
+    return 0
+
+
 def wait_until_gone(mark: str) -> float | None:
     """How long it took until no process of a run was left; `None` if some stayed."""
     start = time.monotonic()
@@ -227,7 +253,7 @@ def victims(process: subprocess.Popen[bytes], mark: str) -> dict[str, int]:
             found["server"] = pid
     for pid, parent in parents.items():
         if parent == found.get("server"):
-            found["worker"] = pid
+            found["builder" if niceness(pid) > 0 else "worker"] = pid
     return found
 
 
@@ -378,7 +404,7 @@ def measure(times: int, of_whole: int, seed: int) -> dict[str, Found]:
         found = results[f"parent, of a run of {CASES * len(NAMES)} rows"] = Found()
         for _ in range(times):
             killer.kill_parent(length_s, found)
-        for what in ("worker", "server"):
+        for what in ("worker", "server", "builder"):
             found = results[f"{what}, while the run goes on"] = Found()
             for _ in range(times // 4):
                 killer.kill_child(what, length_s, found)

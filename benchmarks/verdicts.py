@@ -1,10 +1,14 @@
 """How often is a verdict right? False alarms on identical code, and slowdowns found.
 
     python -m benchmarks.verdicts simulate --out benchmarks/results
+    python -m benchmarks.verdicts device --readings FILE.jsonl --seconds 450 --out benchmarks/results
 
-Thousands of synthetic suites with the noise measured on an H200; the rules that others use beside ours, on
-the same kernels. Prints the tables and writes `verdicts_simulated.md` and `.json`. The same seed gives the
-same numbers. A few minutes on one core. Exit: 0 targets met, 1 missed.
+`simulate`: thousands of synthetic suites with the noise measured on an H200; the rules that others use
+beside ours, on the same kernels. Prints the tables and writes `verdicts_simulated.md` and `.json`. The same
+seed gives the same numbers. A few minutes on one core.
+
+`device`: equal code and planted slowdowns of the suite on a GPU. Readings are appended to a file, so that
+several runs add up; `--seconds 0` renders what is there. Exit of both: 0 targets met, 1 missed.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from benchmarks import verdicts_report
+from benchmarks import verdicts_device, verdicts_report
 from benchmarks.verdicts_rules import RULES
 from benchmarks.verdicts_synthetic import (
     ASSUMED,
@@ -120,6 +124,9 @@ def main() -> int:
     simulated.add_argument("--suites", type=int, default=3000, help="how many")
     simulated.add_argument("--seed", type=int, default=1)
     simulated.set_defaults(run=simulate)
+    verdicts_device.add_arguments(
+        commands.add_parser("device", help="trials on this machine, accumulated in a file")
+    )
     arguments = parser.parse_args()
     run: Callable[[argparse.Namespace], int] = arguments.run
     return run(arguments)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tirbench import pipeline, store
+from tirbench import pipeline, running, store
 from tirbench.errors import MeasurementError, UsageError
 from tirbench.model import CaseJob, Failed, Job, Machine, Row, Timed, Wrong
-from tirbench.pipeline import Finisher, Options
 from tirbench.reading import Reading, read
+from tirbench.running import Finisher, Options
 from tirbench.selection import Chosen, Selection
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def resume(
     watch: Callable[[Event], None],
     say: Callable[[str], None],
     gpus: int | None = None,
+    wait_s: float | None = None,
 ) -> store.KeptRun:
     """Run what a run that was cut short has not answered, into its folder and by its plan.
 
@@ -48,6 +49,7 @@ def resume(
         watch: is shown every event as it happens.
         say: takes a sentence when another run holds the device.
         gpus: as in `Options`.
+        wait_s: likewise.
 
     Raises:
         UsageError: there is nothing to continue, or what is left would not be of the same code.
@@ -69,10 +71,10 @@ def resume(
         jobs = tuple(_cut(kept.jobs, writer.unanswered))
         if not jobs:
             return store.read_run(root, kept.run.id)
-        options = _options(jobs, gpus)
+        options = replace(_options(jobs, gpus), wait_s=wait_s)
         finish = Finisher(reading.chosen, options, root, machine)
         finish.roofs = kept.run.roofs
-        for event in pipeline.run_jobs(jobs, options, writer, finish, say):
+        for event in running.run_jobs(jobs, options, writer, finish, say):
             watch(event)
     return store.read_run(root, kept.run.id)
 
@@ -150,7 +152,7 @@ def replay(
         finish = Finisher(chosen, options, root, machine)
         if machine.unit == kept.run.machine.unit:
             finish.roofs = kept.run.roofs
-        for event in pipeline.run_jobs([again], options, writer, finish, say):
+        for event in running.run_jobs([again], options, writer, finish, say):
             watch(event)
     return store.read_run(root, writer.id)
 

@@ -1,59 +1,52 @@
 """`gate --static BASE`: the pins of the working tree beside those of a revision; nothing is measured.
 
 What a machine without a GPU can decide: files are read and digested, nothing that a workload names is
-imported. Machine code of both sides comes from who is given for that (`aot`); without, a row whose source is
-what BASE has is unchanged, and one whose source changed and was not measured again must be.
+imported. What the compilers say of both sides comes from who is given for that (`aot`, or its facts);
+without, a row whose source is what BASE has is unchanged, and one whose source changed and was not measured
+again must be.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tirbench import digest, store
-from tirbench.errors import TirbenchError, UsageError
-from tirbench.expand import expand
-from tirbench.gating import DEFAULTS, Pins, of_no_workload, timer_on
+from tirbench import digest, selection, sides
+from tirbench.diff import Facts, hardware
+from tirbench.diff.protocols import placements_of
+from tirbench.errors import UsageError
+from tirbench.gating import DEFAULTS, timer_on
 from tirbench.judge import StaticFacts, gate_static
-from tirbench.load import load
 from tirbench.model import (
-    BoundImplementation,
     Case,
+    CompiledSides,
+    Diff,
     GateDecision,
     GateReport,
     GateRow,
+    MeasureCause,
     PinnedRow,
-    Workload,
+    Weakening,
 )
-from tirbench.reading import read
-from tirbench.selection import Selection
-from tirbench.store import revisions
+from tirbench.report.diffs import selected
+from tirbench.report.diffs.sections import CAUSES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from tirbench.diff import Side, Task
+    from tirbench.diff.hardware import Place
+    from tirbench.sides import Sides
 
 Key: TypeAlias = "tuple[str, str]"
 
-Compiled: TypeAlias = "Callable[[Path, Case, str, str], str | None]"
-"""Machine code by the local compiler: folder of the side, case, implementation and hardware → a digest such
-as `sass:…`; `None` where it cannot be compiled here."""
+Compile: TypeAlias = "Callable[[Sides], CompiledSides | None]"
+"""What the same compilers make of both sides: `compiling.compiled_sides`, or what was handed over."""
 
-Weakenings: TypeAlias = "Callable[[Case, str], tuple[str, ...]]"
-"""What a diff says weakens a row: case of HEAD and implementation → sentences."""
+UNCOMPILED: Final = "its source changed, and nothing says what that compiles to"
 
-FOLDER: Final = "workloads"
-"""Where workloads are where nobody says so."""
-
-
-def _no_code(_root: Path, _case: Case, _implementation: str, _hardware: str) -> str | None:
-    return None
-
-
-def _no_weakening(_case: Case, _implementation: str) -> tuple[str, ...]:
-    return ()
+ROSE: Final = ("the pinned time rose", "the pinned anchor rose")
+"""How `diff` says that a number rose."""
 
 
 def gate_revisions(
@@ -61,218 +54,189 @@ def gate_revisions(
     base: str,
     files: Sequence[str] = (),
     *,
-    compiled: Compiled = _no_code,
-    weakenings: Weakenings = _no_weakening,
+    compile_: Compile | None = None,
 ) -> GateReport:
-    """Judge the working tree's baselines against a revision.
+    """Judge the working tree's baselines against where it parted from a revision.
 
     Args:
         root: the project's folder.
         base: the revision.
         files: workloads as on the command line; `workloads` where none is named.
-        compiled: the seam to `aot`.
-        weakenings: the seam to `diff`.
+        compile_: the seam to `aot`.
 
     Raises:
         UsageError: no such revision, or no workload.
     """
-    commit = revisions.resolve(root, base)
-    names = tuple(files) or (str(root / FOLDER),)
-    if not files and not (root / FOLDER).is_dir():
-        raise UsageError(f"no folder {FOLDER} here: name the workloads after --static {base}")
-    reading = read(Selection(files=names, select="all"))
-    rows: list[GateRow] = []
-    unreadable = [str(one) for one in reading.problems]
-    with revisions.archived(root, commit) as tree:
-        for chosen in reading.chosen:
-            before = _workload_at(tree, chosen.workload.source.path)
-            sides = _Sides(
-                now=_Side.of(root, chosen.workload),
-                before=None if before is None else _Side.of(tree, before),
-                compiled=compiled,
-                weakenings=weakenings,
-            )
-            unreadable += sides.now.pins.unreadable
-            rows += () if sides.now.pins.unreadable else sides.judged()
-    rows += of_no_workload(reading)
+    named = _named(root, base, files)
+    with sides.opened(root, base, files=named) as found:
+        facts = None if compile_ is None else compile_(found)
+        judging = _Judging(sides=found, diff=found.compare(facts), compiled=facts is not None)
+        if facts is not None:
+            told = Facts(facts).notices(found.base.tasks, found.head.tasks)
+            judging.told = tuple(told)
+        rows = list(judging.rows())
+        unreadable = [f"{path}: {why}" for path, why in found.head.unreadable.items()]
+        unreadable += found.head.broken.values()
     return GateReport(
-        judged=f"the working tree against {base}",
+        judged=f"the working tree against {found.base.name}",
         rows=tuple(sorted(rows, key=lambda row: (row.path, row.decision.case))),
         unreadable=tuple(unreadable),
+        notes=(selected(judging.diff), *judging.told),
     )
 
 
-def _workload_at(tree: Path, path: str) -> Workload | None:
-    """The workload at BASE; one that is not there or not right then pins nothing."""
-    try:
-        return load(tree / path, tree)
-    except TirbenchError:
-        return None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Side:
-    """One workload on one side: its cases, its pins, and how its files are read."""
-
-    root: Path
-    workload: Workload
-    cases: Mapping[str, Case]
-    pins: Pins
-    read: digest.Read
-    _sources: dict[Key, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, root: Path, workload: Workload) -> _Side:
-        try:
-            cases = {case.id: case for case in expand(workload)}
-        except TirbenchError:
-            cases = {}
-        pins = Pins.read(root, workload)
-        return cls(root=root, workload=workload, cases=cases, pins=pins, read=digest.reader(root))
-
-    def implementation(self, key: Key) -> BoundImplementation | None:
-        case = self.cases.get(key[0])
-        found = () if case is None else case.implementations
-        return next((one for one in found if one.name == key[1]), None)
-
-    def source(self, key: Key) -> str | None:
-        """Digest of a row's source; `None` where the side has no such row."""
-        if self.implementation(key) is None:
-            return None
-        if key not in self._sources:
-            self._sources[key] = digest.source(self.cases[key[0]], key[1], self.read)
-        return self._sources[key]
-
-    def task(self, key: Key, hardware: str) -> tuple[str, str] | None:
-        """Digests of problem and protocol as `exec --pin` takes them on that hardware."""
-        case = self.cases.get(key[0])
-        if case is None or self.implementation(key) is None:
-            return None
-        timer = timer_on(case, hardware)
-        protocol = digest.protocol(case, timer, DEFAULTS.placements, DEFAULTS.rounds)
-        return digest.problem(case, self.read), protocol
-
-
-@dataclass(slots=True, kw_only=True)
-class _Sides:
-    """One workload on both sides."""
-
-    now: _Side
-    before: _Side | None
-    compiled: Compiled
-    weakenings: Weakenings
-
-    def judged(self) -> Iterator[GateRow]:
-        """Every row that is pinned on either side, or must be."""
-        hardware = _hardware(self.now.root, self.now.workload)
-        if self.before is not None:
-            hardware |= _hardware(self.before.root, self.before.workload)
-        for name in sorted(hardware):
-            head = self.now.pins.by_hardware.get(name, {})
-            base = {} if self.before is None else self.before.pins.by_hardware.get(name, {})
-            kept = {key for key in base if self.now.implementation(key) is not None}
-            for key in sorted({*head, *kept, *self._expected(name)}):
-                decision = self._decide(key, name, base.get(key), head.get(key))
-                pinned = head.get(key)
-                yield GateRow(
-                    workload=self.now.workload.name,
-                    path=self.now.workload.source.path,
-                    decision=decision,
-                    pinned_us=None if pinned is None else pinned.midmean_us,
-                )
-
-    def _expected(self, hardware: str) -> Iterator[Key]:
-        """Kernels of default cases that this hardware can run: those must be pinned."""
-        for case in self.now.cases.values():
-            if "default" not in case.selected_by or case.skipped or (case.world_size or 1) > 1:
-                continue
-            for one in case.implementations:
-                if one.role == "kernel" and one.skipped is None and self._runs(one, hardware):
-                    yield case.id, one.name
-
-    def _runs(self, one: BoundImplementation, hardware: str) -> bool:
-        kind = "cpu" if hardware.startswith("cpu-") else "cuda"
-        needs = (one.requires.device, self.now.workload.requires.device)
-        if any(need not in {None, kind} for need in needs):
-            return False
-        capability = _capability(self.now.root, self.now.workload, hardware)
-        asked = (one.requires.capability, self.now.workload.requires.capability)
-        return all(text is None or _has_capability(capability, text) for text in asked)
-
-    def _decide(
-        self, key: Key, hardware: str, base: PinnedRow | None, head: PinnedRow | None
-    ) -> GateDecision:
-        now, before = self.now, self.before
-        task = now.task(key, hardware)
-        old_task = None if before is None else before.task(key, hardware)
-        problem, protocol = task or ("", "")
-        base_problem, base_protocol = old_task or (None, None)
-        code, base_code = self._code(key, hardware)
-        return gate_static(
-            StaticFacts(
-                case=key[0],
-                implementation=key[1],
-                known=task is not None,
-                base=base,
-                head=head,
-                sealed=head is None or store.is_sealed(head),
-                problem=problem,
-                protocol=protocol,
-                base_problem=base_problem,
-                base_protocol=base_protocol,
-                source=now.source(key) or "",
-                base_code=base_code,
-                code=code,
-                weakenings=() if task is None else self.weakenings(now.cases[key[0]], key[1]),
-                command=f"on {hardware}: tirbench exec {now.workload.source.path}::{key[0]} --pin",
+def _named(root: Path, base: str, files: Sequence[str]) -> tuple[str, ...]:
+    """The workload files that are named, relative to the project."""
+    if not files:
+        if not (root / sides.FOLDER).is_dir():
+            raise UsageError(
+                f"no folder {sides.FOLDER} here: name the workloads after --static {base}"
             )
+        return ()
+    folders = [Path(name) for name in files if Path(name).is_dir()]
+    others = tuple(name for name in files if not Path(name).is_dir())
+    found = selection.paths(selection.Selection(files=others)) if others else {}
+    return tuple(path.absolute().relative_to(root).as_posix() for path in (*folders, *found))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Judging:
+    """Both sides and what differs, looked up row by row."""
+
+    sides: Sides
+    diff: Diff
+    compiled: bool
+    told: tuple[str, ...] = ()
+    _needs: dict[tuple[str, str], MeasureCause] = field(init=False)
+    _attached: set[Weakening] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._needs = {
+            (one.key, name): one.cause for one in self.diff.measure for name in one.hardware
+        }
+
+    def rows(self) -> Iterator[GateRow]:
+        """Every row that is pinned on either side, or must be; then what weakens no row of these."""
+        for name, task in sorted(self.sides.head.tasks.items()):
+            for place in hardware.places(task, self.sides.base, self.sides.head):
+                if place.path not in self.sides.head.broken:
+                    yield from self._of_place(name, task, place)
+        yield from self._of_no_row()
+        yield from self._of_no_workload()
+
+    def _of_place(self, name: str, task: Task, place: Place) -> Iterator[GateRow]:
+        head, base = (self._pins(side, place) for side in (self.sides.head, self.sides.base))
+        kept = {key for key in base if task.implementation(key) is not None}
+        due = {
+            key
+            for key in task.keys
+            if hardware.belongs(task, key, place) and _role(task, key) == "kernel"
+        }
+        for key in sorted({*head, *kept, *due}):
+            pin = head.get(key)
+            yield GateRow(
+                workload=name,
+                path=task.workload.source.path,
+                decision=gate_static(self._facts(name, task, key, place, pin)),
+                pinned_us=None if pin is None else pin.midmean_us,
+            )
+
+    @staticmethod
+    def _pins(side: Side, place: Place) -> dict[Key, PinnedRow]:
+        pins = side.pins.get(place.path)
+        return {} if pins is None else pins.rows
+
+    def _facts(
+        self, name: str, task: Task, key: Key, place: Place, pin: PinnedRow | None
+    ) -> StaticFacts:
+        one = task.implementation(key)
+        case = task.cases.get(key[0])
+        problem = protocol = source = ""
+        if case is not None and one is not None:
+            problem, source = task.problem(key[0]), task.source(key)
+            protocol = _protocol(case, place, pin)
+        weak = [] if one is None else self._weakenings(name, key, place)
+        pins = self.sides.head.pins.get(place.path)
+        cause = self._needs.get((f"{name}/{key[0]}/{key[1]}", place.hardware))
+        why = "" if cause is None else CAUSES[cause]
+        return StaticFacts(
+            case=key[0],
+            implementation=key[1],
+            known=one is not None,
+            head=pin,
+            sealed=pins is None or key not in pins.broken,
+            problem=problem,
+            protocol=protocol,
+            source=source,
+            slower=tuple(one.text for one in weak if one.text.startswith(ROSE)),
+            weakenings=tuple(
+                f"{one.subject}: {one.text}" for one in weak if not one.text.startswith(ROSE)
+            ),
+            needs=UNCOMPILED if cause == "code" and not self.compiled else why,
+            command=f"on {place.hardware}: tirbench exec {task.workload.source.path}::{key[0]} --pin",
         )
 
-    def _code(self, key: Key, hardware: str) -> tuple[str | None, str | None]:
-        """Machine code of HEAD and BASE; equal sources are equal code wherever they were read."""
-        now, before = self.now, self.before
-        source = now.source(key)
-        old = None if before is None else before.source(key)
-        if source is None or before is None or old is None:
-            return None, None
-        if source == old:
-            return f"src:{source}", f"src:{old}"
-        return (
-            self.compiled(now.root, now.cases[key[0]], key[1], hardware),
-            self.compiled(before.root, before.cases[key[0]], key[1], hardware),
-        )
+    def _weakenings(self, name: str, key: Key, place: Place) -> list[Weakening]:
+        """Those without a reason that are about this row: all of a case, or of one implementation."""
+        found = [
+            one
+            for one in self.diff.weakenings
+            if one.workload == name
+            and not one.reason
+            and _is_about(one, key)
+            and (not one.subject.startswith("pin ") or one.place == place.path)
+        ]
+        self._attached |= set(found)
+        return found
+
+    def _of_no_row(self) -> Iterator[GateRow]:
+        """Weakening of the whole workload, or of what is there no more."""
+        for one in self.diff.weakenings:
+            if one.reason or one in self._attached:
+                continue
+            path = one.place.rpartition(":")[0] or one.place
+            yield _all_rows(one.workload, path, "weakened", f"{one.subject}: {one.text}")
+
+    def _of_no_workload(self) -> Iterator[GateRow]:
+        """Baselines whose workload is gone: all of their rows are orphans, said once a file."""
+        head = self.sides.head
+        broken = {path.rpartition("/")[2] for path in head.unreadable}
+        for path, pins in sorted(head.pins.items()):
+            name = pins.baseline.workload
+            if name not in head.tasks and f"{name}.toml" not in broken:
+                why = f"{name}.toml is no workload any more; delete {path}"
+                yield _all_rows(name, path, "orphan", why)
 
 
-# --- Hardware -------------------------------------------------------------------------------------
+def _protocol(case: Case, place: Place, pin: PinnedRow | None) -> str:
+    """How a row is measured: as `exec` does, or as it is pinned where that is no less.
+
+    A project may pin with another timer or on more placements; on fewer, a row is not what `exec --pin` asks.
+    """
+    if pin is not None and (placements_of(case, pin.protocol) or 0) >= DEFAULTS.placements:
+        return pin.protocol
+    timer = timer_on(case, place.hardware)
+    return digest.protocol(case, timer, DEFAULTS.placements, DEFAULTS.rounds)
 
 
-def _hardware(root: Path, workload: Workload) -> set[str]:
-    """The classes of hardware that anything beside a workload is pinned on."""
-    folder = root / workload.source.folder / "baselines"
-    return {path.parent.name for path in folder.glob("*/*.toml")}
+def _role(task: Task, key: Key) -> str:
+    one = task.implementation(key)
+    return "" if one is None else one.role
 
 
-def _capability(root: Path, workload: Workload, hardware: str) -> float | None:
-    """Compute capability of a class of hardware, from its device.toml."""
-    file = root / store.device_path(workload, hardware)
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    found = re.search(r'^capability = "?([\d.]+)"?$', text, re.MULTILINE)
-    return None if found is None else float(found[1])
-
-
-def _has_capability(capability: float | None, asked: str) -> bool:
-    """Whether a device has what `[requires]` asks for; one that is not known may not."""
-    if capability is None:
+def _is_about(one: Weakening, key: Key) -> bool:
+    """Whether a weakening names a row: by its cases, its implementation, or both."""
+    if not one.cases and one.implementation is None:
         return False
-    compare: dict[str, Callable[[float, float], bool]] = {
-        ">=": float.__ge__,
-        ">": float.__gt__,
-        "<=": float.__le__,
-        "<": float.__lt__,
-        "==": float.__eq__,
-        "!=": float.__ne__,
-    }
-    return all(
-        compare[sign](capability, float(number))
-        for sign, number in re.findall(r"([<>=!]=?)\s*([\d.]+)", asked)
+    return (not one.cases or key[0] in one.cases) and one.implementation in {None, key[1]}
+
+
+def _all_rows(workload: str, path: str, rule: str, reason: str) -> GateRow:
+    decision = GateDecision(
+        case="*",
+        implementation="*",
+        exit_code=1,
+        rule=rule,  # type: ignore[arg-type]  # of the two callers
+        reason=reason,
     )
+    return GateRow(workload=workload, path=path, decision=decision)

@@ -561,14 +561,14 @@ class Estimate:
     """The time of one implementation of one case, over all placements.
 
     `midmean_us` is the mean over placements of the interquartile mean of the calls; `half_width_us` is
-    the 95 % half width of what a repetition on the same placement seeds would give; `mean_us` is what
-    `bench()` puts into `impls`. `busy_us`, `span_us` and `sum_us` are medians over calls where the
+    the 95 % half width of what a repetition on the same placement seeds would give, `None` where nothing was
+    repeated; `mean_us` is what `bench()` puts into `impls`. `busy_us`, `span_us` and `sum_us` are medians over calls where the
     profiler gives them.
     """
 
     timer: TimerName
     midmean_us: float
-    half_width_us: float
+    half_width_us: float | None
     mean_us: float
     median_us: float
     min_us: float
@@ -605,13 +605,34 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeFacts:
-    """What ran: a digest with its kind (`sass:…`, `src:…`, `names:…`) and the compiler's resources."""
+    """What ran: a digest with its kind (`sass:…`, `src:…`, `names:…`) and the compiler's resources.
+
+    Of a sequence of kernels: the largest of each, the instructions together, the least occupancy (the share
+    of a multiprocessor's warps that can be resident, 0 … 1). `spills` counts 32-bit registers.
+    """
 
     digest: str
     registers: int | None = None
     spills: int | None = None
     shared_bytes: int | None = None
     configuration: str | None = None
+    stack_bytes: int | None = None
+    instructions: int | None = None
+    occupancy: float | None = None
+
+    @property
+    def resources(self) -> tuple[tuple[str, int], ...]:
+        """What the compiler says, as a baseline holds it: whole numbers by name, sorted."""
+        share = self.occupancy
+        numbers = {
+            "instructions": self.instructions,
+            "occupancy_percent": None if share is None else round(100 * share),
+            "registers": self.registers,
+            "shared_bytes": self.shared_bytes,
+            "spills": self.spills,
+            "stack_bytes": self.stack_bytes,
+        }
+        return tuple((name, number) for name, number in numbers.items() if number is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -653,7 +674,8 @@ class Compilation:
     """One implementation of one case compiled for an architecture, with the case's specialisation.
 
     Exactly one of `code` and `failure` is there. `kernels` are those of one launch, in order; empty where
-    only source is generated. `notes` say what the digest assumes or leaves out.
+    only source is generated. `notes` say what the digest assumes or leaves out. `problem` and `source` are
+    the digests of the row that was compiled: what is said here holds of no other.
     """
 
     row: Row
@@ -662,6 +684,8 @@ class Compilation:
     kernels: tuple[MachineCode, ...] = ()
     notes: tuple[str, ...] = ()
     failure: str = ""
+    problem: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -670,6 +694,14 @@ class CompiledSuite:
 
     compilers: tuple[tuple[str, str], ...]
     compilations: tuple[Compilation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledSides:
+    """What the same compilers make of two revisions."""
+
+    base: CompiledSuite
+    head: CompiledSuite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -784,6 +816,33 @@ class Roofs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltAhead:
+    """What was compiled beside the measuring of a run, on other cores.
+
+    Attributes:
+        cases: how many were built before the worker came to them.
+        kernels: how many kernels these launch, and configurations of tuned ones.
+        compiled: how many of them were not in the cache before.
+        failed: rows that could not be built ahead; the worker says what is wrong with them, if anything.
+        seconds: how long building took, all builders together.
+        replaced: how often a builder hung or died.
+        found: kernels that workers found in the cache, from whenever.
+        late: those that they had to compile themselves.
+        late_seconds: how long that took, while nothing was measured.
+    """
+
+    cases: int = 0
+    kernels: int = 0
+    compiled: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    replaced: int = 0
+    found: int = 0
+    late: int = 0
+    late_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Everything one `exec` measured. Outcomes are cases × implementations, each exactly once."""
 
@@ -794,6 +853,7 @@ class Run:
     outcomes: tuple[Outcome, ...]
     roofs: Roofs = Roofs()
     complete: bool = True
+    ahead: BuiltAhead | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -984,6 +1044,7 @@ GateRule: TypeAlias = Literal[
     "wrong",
     "unmeasured",
     "hardware",
+    "unresolved",
     "same",
     "within-gate",
     "faster",
@@ -1024,13 +1085,14 @@ class GateStep:
     """What must be measured before the gate can say anything of a row that tripped.
 
     `again`: this revision once more, by fresh workers. `confirm`: `ab` against the code at the row's
-    last pin. `unpaired`: this revision alone, on ten placements.
+    last pin, or against that of its anchor. `unpaired`: this revision alone, on ten placements.
     """
 
     case: str
     implementation: str
     step: Literal["again", "confirm", "unpaired"]
     reason: str
+    against: Literal["pin", "anchor"] = "pin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1162,6 +1224,8 @@ class PinChange:
     new: PinnedRow | None
     verdict: PinVerdict
     notes: tuple[str, ...] = ()
+    resources: tuple[tuple[str, str, str], ...] = ()
+    """What the compiler says otherwise of the row's kernels: `registers`, 96, 128."""
 
     @property
     def ratio(self) -> float | None:
@@ -1193,13 +1257,38 @@ class CodeChange:
     changed: tuple[tuple[str, str, str], ...]
 
 
+MeasureCause: TypeAlias = Literal["new", "problem", "protocol", "code", "pin"]
+"""Why a row must be measured: what of it is otherwise than at BASE, or its pin is gone, broken or of neither
+revision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToMeasure:
+    """A row that is not pinned as it is now, and what differs.
+
+    `hardware` are the classes of devices that it must be measured on, none where nothing is pinned at all;
+    `seconds` about how long that takes on each, `None` where no time of anything alike is known.
+    """
+
+    row: Row
+    cause: MeasureCause
+    hardware: tuple[str, ...] = ()
+    seconds: float | None = None
+
+    @property
+    def key(self) -> str:
+        """`workload/case/implementation`."""
+        return self.row.key
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
     """Everything that HEAD has otherwise than BASE, for a reviewer.
 
     `notices` must be read and fail nothing. `measure` are the rows whose problem, protocol or code differs
     and that were not pinned since. `rows` counts those of HEAD, `unchanged` those of which nothing that a
-    number depends on differs.
+    number depends on differs; `kernels` counts each kernel of a workload once, whatever its cases.
+    `seconds` is about how long a run of `measure` takes, `None` where a time is not known.
     """
 
     base: str
@@ -1210,8 +1299,10 @@ class Diff:
     changes: tuple[Change, ...] = ()
     code: tuple[CodeChange, ...] = ()
     notices: tuple[str, ...] = ()
-    measure: tuple[Row, ...] = ()
+    measure: tuple[ToMeasure, ...] = ()
     measure_files: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
     rows: int = 0
     unchanged: int = 0
+    kernels: int = 0
+    seconds: float | None = None

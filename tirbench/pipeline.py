@@ -4,63 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from tirbench import codec, digest, store
-from tirbench.diagnostics import locate
+from tirbench import digest, store
 from tirbench.errors import UsageError
 from tirbench.expand import expand
 from tirbench.model import (
     Baseline,
-    CaseJob,
-    DeadlineChoice,
     Failed,
     Harness,
-    Job,
-    Machine,
     Outcome,
     Plan,
-    Roofs,
     Row,
     Run,
-    Timed,
-    TimerName,
+    Workload,
     Wrong,
 )
 from tirbench.plan import Ask, Planned, plan, rows_of
 from tirbench.reading import Reading
+from tirbench.running import Finisher, Options, run_jobs
 from tirbench.selection import Chosen
 from tirbench.store.files import write
 
 if TYPE_CHECKING:
-    from tirbench.execute import Workers
-    from tirbench.execute.events import Event, Reported
+    from tirbench.execute.events import Event
 
 IMPORTED: Final = frozenset({"numpy", "packaging", "tirbench", "torch", "triton", "tvm_tirx"})
 """Top-level modules that a harness imports, besides those of the standard library."""
-
-COPY: Final = "copy"
-"""Row of the roof measurement that is the copy bandwidth; the others are dtypes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a run is made."""
-
-    device: Literal["cuda", "cpu"]
-    timer: TimerName | None = None
-    placements: int = 5
-    rounds: int = 2
-    time: bool = True
-    deadlines: DeadlineChoice = field(default_factory=DeadlineChoice)
-    gpus: int | None = None
-    """How many of the visible GPUs to spread over: 0 for all of them, `None` to use the first alone."""
-    retune: bool = False
-    """Whether tuned kernels choose again, instead of taking the configurations that are pinned."""
 
 
 def compile_(reading: Reading, out: Path) -> list[Path]:
@@ -195,137 +168,6 @@ def inputs(reading: Reading) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def run_jobs(
-    jobs: Sequence[Job],
-    options: Options,
-    kept: store.RunWriter,
-    finish: Finisher,
-    say: Callable[[str], None],
-) -> Iterator[Event]:
-    """Run what can be run and keep every outcome before it is shown."""
-    from tirbench.execute import Workers
-    from tirbench.execute.events import Reported, RowDone
-
-    if not jobs:
-        return
-    with closing(Workers(kept.log_folder)) as workers:
-        workers.warm(options.device)
-        if options.time and options.device == "cuda" and not finish.roofs.copy_gbytes_per_s:
-            measure_device(jobs, kept, workers, finish)
-        with closing(_events(jobs, options, kept, workers, say)) as events:
-            for event in events:
-                if isinstance(event, RowDone):
-                    event = RowDone(outcome=finish(event.outcome))  # noqa: PLW2901 - finished here
-                    kept.outcome(event.outcome)
-                elif isinstance(event, Reported) and event.data.get("event") == "samples":
-                    _keep_samples(event, kept)
-                yield event
-
-
-def _events(
-    jobs: Sequence[Job],
-    options: Options,
-    kept: store.RunWriter,
-    workers: Workers,
-    say: Callable[[str], None],
-) -> Generator[Event, None, None]:
-    """On the first GPU or the CPU with workers that are up already, or spread over several GPUs."""
-    from tirbench.execute import execute, execute_over, gpus
-
-    if options.gpus is None or options.device == "cpu":
-        return execute(jobs, log_dir=kept.log_folder, workers=workers, on_wait=say)
-    return execute_over(gpus(options.gpus), jobs, log_dir=kept.log_folder, on_wait=say)
-
-
-def _keep_samples(event: Reported, kept: store.RunWriter) -> None:
-    """Raw times of single calls: later rules can be replayed on them."""
-    data = event.data
-    row = next(
-        row
-        for row in kept.rows
-        if (row.workload, row.case, row.implementation)
-        == (event.workload, event.case, data["implementation"])
-    )
-    for index, samples in enumerate(data["rounds"]):
-        kept.samples(row, data["placement"], index, samples)
-
-
-class Finisher:
-    """Adds to an outcome what a worker does not know: digests of meaning, rates, plausibility."""
-
-    def __init__(
-        self, chosen: Iterable[Chosen], options: Options, root: Path, machine: Machine
-    ) -> None:
-        """Look the cases up once."""
-        self.machine = machine
-        self.cases = {case.key: case for item in chosen for case in item.cases}
-        self.options = options
-        self.read_file = digest.reader(root)
-        self.roofs = Roofs()
-        self.l2_bytes = int(dict(machine.facts).get("l2_bytes", "0"))
-
-    def __call__(self, outcome: Outcome) -> Outcome:
-        """The outcome as it is kept."""
-        from tirbench.rates import rated
-
-        if isinstance(outcome, Failed) and not outcome.place:
-            outcome = replace(outcome, place=self.place(outcome.row))
-        outcome = rated(outcome, self.roofs, self.l2_bytes)
-        if not isinstance(outcome, Timed):
-            return outcome
-        case = self.cases.get(f"{outcome.row.workload}/{outcome.row.case}")
-        if case is None:  # replayed from a workload that was rewritten since: nothing to digest
-            return outcome
-        return replace(
-            outcome,
-            problem=digest.problem(case, self.read_file),
-            protocol=digest.protocol(
-                case, outcome.estimate.timer, self.options.placements, self.options.rounds
-            ),
-            source=digest.source(case, outcome.row.implementation, self.read_file),
-        )
-
-    def place(self, row: Row) -> str:
-        """The line of the TOML that asks for a row: what crashed or hung could not say it itself."""
-        case = self.cases.get(f"{row.workload}/{row.case}")
-        if case is None:
-            return ""
-        path = next(
-            (item.path for item in case.implementations if item.name == row.implementation), ()
-        )
-        line = locate(case.workload.source.text, path).line
-        return f"{case.workload.source.path}:{line}"
-
-
-def measure_device(
-    jobs: Sequence[Job], kept: store.RunWriter, workers: Workers, finish: Finisher
-) -> None:
-    """Measure the ceilings of the device in this run, and ask it what only it can tell.
-
-    Copy bandwidth is always measured; of matrix products only the dtypes that a chosen case is compared to.
-    """
-    from tirbench.execute import execute
-    from tirbench.execute.events import Reported
-
-    dtypes = sorted({str(case.work.roof) for case in finish.cases.values() if case.work.roof})
-    rows = tuple(
-        Row(workload="roofs", case="device", implementation=name, role="reference")
-        for name in (COPY, *dtypes)
-    )
-    program = Path(__file__).parent / "harness" / "roofs.py"  # named, not imported: it needs torch
-    cases = (CaseJob(case="device", rows=rows),)
-    job = Job(workload="roofs", harness=str(program), plan=jobs[0].plan, cases=cases)
-    with closing(execute([job], log_dir=kept.log_folder, workers=workers)) as events:
-        for event in events:
-            if isinstance(event, Reported) and event.data.get("event") == "roofs":
-                data = event.data
-                finish.roofs = codec.load(Roofs, data["roofs"])
-                finish.l2_bytes = int(data["device"]["l2_bytes"])
-                kept.roofs(finish.roofs)
-                facts = {**dict(finish.machine.facts), **data["device"]}
-                kept.machine(replace(finish.machine, facts=tuple(sorted(facts.items()))))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinOptions:
     """How a run is pinned."""
@@ -350,38 +192,63 @@ def pin(
         run_: what was measured.
         tree: what git said before it was.
         asked: what the user accepts, and why.
-        measure_again: runs rows in fresh workers; called once a workload, where a number left its band.
+        measure_again: runs rows in fresh workers; called once, where numbers left their bands.
     """
-    pinned = []
-    for chosen in reading.chosen:
-        workload = chosen.workload
-        path = store.baseline_path(workload, run_.machine.hardware)
-        ours = {
-            (o.row.case, o.row.implementation): o
-            for o in run_.outcomes
-            if o.row.workload == workload.name
-        }
-        every = (
-            (row.case, row.implementation) for case in expand(workload) for row in rows_of(case)
-        )
-        pinning = store.Pinning(
-            machine=run_.machine,
-            known=frozenset(every),
-            reference=workload.gate.reference,
-            uncommitted=tree.commit is None or bool(tree.uncommitted_inputs),
-            accept=tuple((key, asked.reason) for key in _accepted(asked.accept, workload.name)),
-        )
-        baseline = store.read_baseline(reading.root, path)
-        planned = store.plan_pin(workload.name, baseline, tuple(ours.values()), pinning)
-        rows = tuple(ours[key].row for key in planned.to_measure if key in ours)
-        done = store.apply(planned, measure_again(rows) if rows else (), prune=asked.prune)
-        store.write_baseline(reading.root, path, done.baseline)
-        if done.baseline.rows:
-            store.write_device(
-                reading.root, store.device_path(workload, run_.machine.hardware), run_.machine
-            )
-        pinned.append(done)
-    return tuple(pinned)
+    planned = [
+        _planned_pin(reading, chosen.workload, run_, tree, asked) for chosen in reading.chosen
+    ]
+    pinned: dict[str, store.Pinned] = {}
+    settled = [one for one in planned if not one.to_measure]
+    for one in settled:  # first: an interruption of what follows keeps these
+        pinned[one.baseline.workload] = _applied(reading, one, run_, (), asked)
+    open_ = {one.baseline.workload: one for one in planned if one.to_measure}
+    suspects = tuple(
+        done.row
+        for done in run_.outcomes
+        if done.row.workload in open_
+        and (done.row.case, done.row.implementation) in open_[done.row.workload].to_measure
+    )
+    again = measure_again(suspects) if suspects else ()
+    for name, one in open_.items():
+        ours = tuple(done for done in again if done.row.workload == name)
+        pinned[name] = _applied(reading, one, run_, ours, asked)
+    return tuple(pinned[chosen.workload.name] for chosen in reading.chosen)
+
+
+def _planned_pin(
+    reading: Reading, workload: Workload, run_: Run, tree: store.Tree, asked: PinOptions
+) -> store.PinPlan:
+    """What a run changes in the baseline of one workload, and what must be confirmed first."""
+    every = ((row.case, row.implementation) for case in expand(workload) for row in rows_of(case))
+    pinning = store.Pinning(
+        machine=run_.machine,
+        known=frozenset(every),
+        reference=workload.gate.reference,
+        uncommitted=tree.commit is None or bool(tree.uncommitted_inputs),
+        accept=tuple((key, asked.reason) for key in _accepted(asked.accept, workload.name)),
+    )
+    path = store.baseline_path(workload, run_.machine.hardware)
+    ours = tuple(one for one in run_.outcomes if one.row.workload == workload.name)
+    return store.plan_pin(workload.name, store.read_baseline(reading.root, path), ours, pinning)
+
+
+def _applied(
+    reading: Reading,
+    planned: store.PinPlan,
+    run_: Run,
+    again: Sequence[Outcome],
+    asked: PinOptions,
+) -> store.Pinned:
+    """The plan carried out and written."""
+    workload = next(
+        c.workload for c in reading.chosen if c.workload.name == planned.baseline.workload
+    )
+    hardware = run_.machine.hardware
+    done = store.apply(planned, again, prune=asked.prune)
+    store.write_baseline(reading.root, store.baseline_path(workload, hardware), done.baseline)
+    if done.baseline.rows:
+        store.write_device(reading.root, store.device_path(workload, hardware), run_.machine)
+    return done
 
 
 def only(reading: Reading, rows: Iterable[Row]) -> Reading:
@@ -431,3 +298,17 @@ def _code(outcome: Outcome) -> int:
         lacking = outcome.cause in {"out_of_memory", "interfered", "throttled", "unavailable"}
         return 1 if outcome.stage in {"build", "verify", "reverify"} and not lacking else 3
     return 0
+
+
+__all__ = [
+    "Finisher",
+    "Options",
+    "PinOptions",
+    "compile_",
+    "exit_code",
+    "inputs",
+    "only",
+    "pin",
+    "rendered",
+    "run",
+]

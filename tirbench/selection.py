@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -119,5 +118,7 @@ def _keyword(case: Case, keyword: str | None) -> bool:
 
 
 def _near(text: str, among: Sequence[str]) -> str:
-    close = difflib.get_close_matches(text, among, n=1)
+    from difflib import get_close_matches  # only where something was not found
+
+    close = get_close_matches(text, among, n=1)
     return f"; did you mean {close[0]}?" if close else ""

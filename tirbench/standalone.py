@@ -121,10 +121,10 @@ def _open(program: Program, name: str, device: str) -> Case:
     """A case on its first placement."""
     from tirbench.harness.case import Shared
     from tirbench.harness.device import Device
-    from tirbench.tensors import Arena
+    from tirbench.tensors import home
 
     opened = Device(device)
-    return program.open(name, opened, 0, Shared(Arena(opened.torch)))
+    return program.open(name, opened, 0, Shared(home(opened.torch)))
 
 
 def _note(event: dict[str, Any], outcomes: list[Outcome]) -> None:

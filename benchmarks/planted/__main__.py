@@ -1,31 +1,32 @@
 """Run good kernels with four bad ones among them, and hold every good row against a run without.
 
     python -m benchmarks.planted --out benchmarks/results/planted_h200.md
+    python -m benchmarks.planted --whole --limit-s 900 --out benchmarks/results/planted_suite_h200.md
 
 Bad: an illegal address, a device assert, an endless kernel, and one that asks for more memory than there
-is. The good rows stand before and after each of them in one case, and in workloads before and after theirs.
-Needs a CUDA device; two minutes at most.
+is. The good rows stand before and after each of them in one case, and in workloads before and after theirs:
+in two of the suite, or with `--whole` in all of it. Two minutes at most without `--whole`: what is then
+not measured is interrupted, and the page says what was not reached. Needs a CUDA device; `--device cpu`
+goes the same way with rows that are verified or skipped.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks.runs import ENDING_S, ROOT, Ran, compared, executed
 from tirbench import store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 PLANTED: Final = "benchmarks/planted/planted.toml"
-BEFORE: Final = "workloads/vector_add.toml"
-AFTER: Final = "workloads/softmax.toml"
+BEFORE: Final = ("workloads/vector_add.toml",)
+AFTER: Final = ("workloads/softmax.toml",)
 EXPECTED: Final = {
     "illegal_address": ("verify", "raised", "illegal memory access"),
     "device_assert": ("verify", "raised", "device-side assert"),
@@ -34,24 +35,9 @@ EXPECTED: Final = {
 }
 """Stage, cause and words of the row of each planted kernel."""
 
-SAME: Final = 0.01
-"""T of the gate: a row that is nearer than this, or than its own intervals, is the same."""
-
-GOOD: Final = ("before", "after", "torch")
-
-
-def executed(files: list[str], options: list[str]) -> dict[str, dict[str, Any]]:
-    """Outcomes of a run by row."""
-    command = [sys.executable, "-m", "tirbench", "exec", *files, "--require", "cuda", *options]
-    done = subprocess.run(  # noqa: S603 - our own interpreter
-        [*command, "--format", "json"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
-    )
-    if not done.stdout.startswith("{"):
-        raise SystemExit(f"exit {done.returncode}: no result")
-    return {
-        f"{o['row']['workload']}/{o['row']['case']}/{o['row']['implementation']}": o
-        for o in json.loads(done.stdout)["outcomes"]
-    }
+LIMIT_S: Final = 115.0
+CLEAN_SHARE: Final = 0.5
+"""Of the time for the run without faults; the other waits for a deadline and replaces workers."""
 
 
 def clean_of(key: str, clean: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
@@ -63,37 +49,40 @@ def clean_of(key: str, clean: dict[str, dict[str, Any]]) -> dict[str, Any] | Non
 
 
 def judged(key: str, row: dict[str, Any], clean: dict[str, dict[str, Any]]) -> tuple[str, str]:
-    """`same`, `bad` (as expected), or what is not as it must be; and what the row says."""
-    _, case, implementation = key.split("/")
-    if implementation == "planted" and case in EXPECTED:
+    """`same`, `bad` (as expected), without a time in both runs, or what must not be; and why."""
+    workload, case, implementation = key.split("/")
+    if (workload, implementation) == ("planted", "planted") and case in EXPECTED:
         stage, cause, words = EXPECTED[case]
         said = f"{row.get('cause')} in {row.get('stage')}: {row.get('reason', row['type'])}"
         right = row["type"] == "failed" and (row["stage"], row["cause"]) == (stage, cause)
         return ("bad" if right and words in row["reason"] else "NOT AS EXPECTED"), said
     was = clean_of(key, clean)
-    if row["type"] != "timed" or was is None or was["type"] != "timed":
-        equal = was is not None and was["type"] == row["type"]
+    if was is None:
+        return "NOT COMPARED", "not reached in the clean run"
+    if row["type"] != "timed" or was["type"] != "timed":
+        equal = was["type"] == row["type"]
         said = str(row.get("reason", row.get("untimed", row["type"])))
-        return ("same" if equal else "LOST"), said
-    new, old = row["estimate"], was["estimate"]
-    ratio = new["midmean_us"] / old["midmean_us"]
-    noise = (new["half_width_us"] + old["half_width_us"]) / old["midmean_us"]
-    same = abs(ratio - 1) <= max(SAME, noise)
-    notes = "; ".join(row["notes"])
-    said = f"{new['midmean_us']:.3f} µs, clean {old['midmean_us']:.3f}, ratio {ratio:.4f}"
-    return ("same" if same else "DIFFERENT"), said + (f" ({notes})" if notes else "")
+        return (row["type"] if equal else "LOST"), said  # skipped or failed in both runs
+    return compared(row, was)
 
 
-def page(
-    planted: dict[str, dict[str, Any]], clean: dict[str, dict[str, Any]], seconds: float
-) -> Iterator[str]:
+def page(planted: Ran, clean: Ran, *, limit_s: float) -> Iterator[str]:
     """Every row, and the counts."""
-    verdicts = {key: judged(key, row, clean) for key, row in planted.items()}
+    verdicts = {key: judged(key, row, clean.rows) for key, row in planted.rows.items()}
     yield "# Four bad kernels among good ones"
     yield ""
     kinds = [kind for kind, _ in verdicts.values()]
-    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    yield f"{len(verdicts)} rows: {counts}. Both runs together took {seconds:.0f} s."
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "none yet"
+    yield (
+        f"{len(verdicts)} rows: {counts}. The run without faults took {clean.seconds:.0f} s, the other "
+        f"{planted.seconds:.0f} s."
+    )
+    missing = [("clean", key) for key in clean.missing] + [("faults", k) for k in planted.missing]
+    if missing:
+        shown = ", ".join(f"{key} ({run})" for run, key in missing[:5])
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        yield ""
+        yield f"NOT REACHED within {limit_s:.0f} s: {shown}{more}."
     yield ""
     yield "| row | verdict | |"
     yield "|---|---|---|"
@@ -101,21 +90,41 @@ def page(
         yield f"| {key} | {kind} | {said.replace('|', '/')} |"
 
 
+def around(*, whole: bool) -> tuple[Sequence[str], Sequence[str]]:
+    """The files before and after the planted one."""
+    if not whole:
+        return BEFORE, AFTER
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "workloads").glob("*.toml"))
+    return files[: len(files) // 2], files[len(files) // 2 :]
+
+
 def main() -> int:
-    """Run both and print; 1 where a good row was lost or is another, or a bad one is not as expected."""
+    """Run both and print; 1 where a good row is another or a bad one not as expected, 3 if time ran out."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--whole", action="store_true", help="among every workload of the suite")
+    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="for both runs together")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("options", nargs="*", help="of `tirbench exec`, after --")
     asked = parser.parse_args()
-    start = time.perf_counter()
-    clean = executed([BEFORE, f"{PLANTED}::none_*", AFTER], asked.options)
-    planted = executed([BEFORE, PLANTED, AFTER], asked.options)
-    text = "\n".join(page(planted, clean, time.perf_counter() - start)) + "\n"
-    if asked.out is not None:
-        store.write(asked.out, text)
-    print(text, end="")
-    verdicts = [judged(key, row, clean)[0] for key, row in planted.items()]
-    return 1 if set(verdicts) - {"same", "bad"} else 0
+    end = time.monotonic() + asked.limit_s - ENDING_S
+    before, after = around(whole=asked.whole)
+    options = ["--device", asked.device, *asked.options]
+
+    def show(planted: Ran, clean: Ran) -> str:
+        text = "\n".join(page(planted, clean, limit_s=asked.limit_s)) + "\n"
+        if asked.out is not None:
+            store.write(asked.out, text)
+        return text
+
+    clean = executed([*before, f"{PLANTED}::none_*", *after], options, CLEAN_SHARE * asked.limit_s)
+    show(Ran({}, (), 0.0), clean)
+    planted = executed([*before, PLANTED, *after], options, end - time.monotonic())
+    print(show(planted, clean), end="")
+    verdicts = {judged(key, row, clean.rows)[0] for key, row in planted.rows.items()}
+    if verdicts - {"same", "bad", "skipped", "verified", "NOT COMPARED"}:
+        return 1
+    return 3 if clean.missing or planted.missing else 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tirbench import aot, reviewing
+from tirbench import aot, compiling
 from tirbench.errors import UsageError
 from tirbench.model import Compilation, CompiledSuite, CompileJob, Row
 from tirbench.reading import read
@@ -85,7 +85,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Com
     (root / "scale.toml").write_text(WORKLOAD)
     reading = read(Selection(files=(str(root / "scale.toml"),), select="all"))
     assert not reading.problems
-    found = reviewing.compiled(reading, ("sm_90",))
+    found = compiling.compiled(reading, ("sm_90",))
     assert {"triton", "ptxas"} <= dict(found.compilers).keys()
     return {(one.row.case, one.row.implementation): one for one in found.compilations}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tirbench import reviewing, store
+from tirbench import compiling, store
 from tirbench.reading import read
 from tirbench.selection import Selection
 
@@ -28,7 +28,7 @@ def installed() -> str | None:
 @pytest.mark.skipif(installed() != PINNED_BY, reason=f"needs Triton {PINNED_BY}: digests are its")
 def test_digests_are_those_that_were_recorded_on_an_h200() -> None:
     files = tuple(str(ROOT / f"workloads/{name}.toml") for name in WORKLOADS)
-    suite = reviewing.compiled(read(Selection(files=files)), ("sm_90",))
+    suite = compiling.compiled(read(Selection(files=files)), ("sm_90",))
     recorded = {
         (name, row.case, row.implementation): row.code
         for name in WORKLOADS

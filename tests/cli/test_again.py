@@ -14,6 +14,7 @@ import pytest
 
 from tirbench import again, store
 from tirbench.errors import UsageError
+from tirbench.execute import DeviceLock
 from tirbench.model import DeadlineChoice, Failed, Timed
 
 from .conftest import HEAD, OURS, QUICK, ROOT, TORCH, Project, Tirbench, implementation
@@ -197,6 +198,21 @@ def test_a_deadline_is_a_stage_and_seconds(tirbench: Tirbench, text: str) -> Non
 @pytest.mark.parametrize("text", ["0", "-1", "two"])
 def test_gpus_are_counted(tirbench: Tirbench, text: str) -> None:
     assert "write how many GPUs, or all" in tirbench("exec", "workloads", "--gpus", text).err
+
+
+def test_a_run_that_does_not_wait_for_its_device_says_so_and_can_go_on(project: Project) -> None:
+    with DeviceLock("cpu", folder=project.root / ".tirbench"):
+        done = project.run("exec", "workloads/double.toml", *CPU, "--wait", "0", "--format", "json")
+    assert done.code == 3, done.err
+    failed = [one for one in done.document["outcomes"] if one["type"] == "failed"]
+    assert {one["cause"] for one in failed} == {"unavailable"}
+    assert failed[0]["reason"].startswith("cpu was in use by another tirbench for 0 s")
+    again = project.run("exec", "--last-failed", *CPU, "--wait", "0", "--format", "json")
+    assert again.code == 0, again.err
+
+
+def test_seconds_to_wait_are_not_negative(tirbench: Tirbench) -> None:
+    assert tirbench("exec", "workloads", "--wait", "-1").code == 2
 
 
 def test_files_are_missed_as_ever(tirbench: Tirbench) -> None:

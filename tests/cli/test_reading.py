@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tirbench import __version__, cli
+from tirbench import cli
 from tirbench.commands import shared
 from tirbench.model import TIMERS
 
@@ -219,16 +218,6 @@ def test_workloads_of_two_projects_are_not_mixed(
     done = tirbench("check", "workloads", str(file))
     assert done.code == 2
     assert done.err == "error: name at least one workload, and workloads of one project only\n"
-
-
-def test_every_command_explains_itself() -> None:
-    runner = CliRunner()
-    for name, command in cli.commands.commands.items():
-        shown = runner.invoke(cli.commands, [name, "--help"])
-        assert shown.exit_code == 0
-        assert command.help
-        assert command.help.splitlines()[0] in " ".join(shown.output.split())
-    assert __version__ in runner.invoke(cli.commands, ["--version"]).output
 
 
 def test_a_pipe_that_is_closed_early_is_no_error(project: Project) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tirbench.diagnostics import Diagnostic, Problems, closest, did_you_mean
+from tirbench.diagnostics import Diagnostic, Problems, closest, did_you_mean, without_quotes
 
 TEXT = 'schema = 1\nx = "hidden // nope"\ny = "caf\u00e9 \u4e16 bad"\n'
 
@@ -70,3 +70,23 @@ def test_a_misspelt_word_gets_one_suggestion_or_the_list() -> None:
     assert did_you_mean("hiden", ["hidden", "batch"]) == "did you mean 'hidden'?"
     assert did_you_mean("zzz", ["b", "a"], "there are") == "there are: a, b"
     assert did_you_mean("zzz", ["b", "a"]) == ""
+
+
+def test_of_names_that_differ_in_case_alone_the_one_spelt_alike_is_meant() -> None:
+    assert closest("row", ["ROWS", "rows"]) == "rows"
+    assert closest("ROW", ["ROWS", "rows"]) == "ROWS"
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("4096", "without quotes: 4096"),
+        ("1e-3", "without quotes: 1e-3"),
+        ("true", "without quotes: true"),
+        ("n", ""),
+        ("", ""),
+        (3, ""),
+    ],
+)
+def test_what_is_no_text_is_said_to_stand_without_quotes(value: object, hint: str) -> None:
+    assert without_quotes(value) == hint

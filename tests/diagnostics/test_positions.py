@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tirbench.diagnostics import locate, locations, newer_syntax
+from tirbench.diagnostics import locate, locations, lost_at, newer_syntax, written_twice
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,6 +26,7 @@ a.b."c d".e = 1 # comment = 3
   "]", \'\'\'
 multi ] line\'\'\',
 ]
+"\\b\\t\\n\\f\\r\\"\\\\\\u00e9\\U0001F600" = 1
 text = """
 [not.a.table]
 key = "no"
@@ -97,3 +98,38 @@ def test_a_scan_of_anything_ends_and_finds_every_path_of_a_document(text: str) -
         return
     if not newer_syntax(text):
         assert set(found) == paths(document)
+
+
+@pytest.mark.parametrize("text", [AWKWARD, *(path.read_text("utf-8") for path in EXAMPLES)])
+def test_nothing_is_twice_in_a_document_that_is_right_and_nobody_is_lost_in_it(text: str) -> None:
+    assert written_twice(text) is None
+    assert lost_at(text) == len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "line", "column", "first"),
+    [
+        ("a = 1\nb = 2\n a = 3\n", ("a",), 3, 2, 1),
+        ("[t]\na.b = 1\n[t.a]\nb = 2\n", ("t", "a", "b"), 4, 1, 2),
+        ("[t]\n[u]\n[t]\n", ("t",), 3, 1, 1),
+        ("[[t]]\na = 1\n[[t]]\na = 1\na = 2\n", ("t", 1, "a"), 5, 1, 4),
+        ("t = { a = 1, b = 2, 'a' = 3 }\n", ("t", "a"), 1, 21, 1),
+        ("t = 1\n[t]\n", ("t",), 2, 1, 1),
+        ('a = 1\n"\\u0061" = 2\n', ("a",), 2, 1, 1),
+    ],
+)
+def test_what_is_written_twice_is_found_with_its_first_place(
+    text: str, path: tuple[str | int, ...], line: int, column: int, first: int
+) -> None:
+    with pytest.raises(tomllib.TOMLDecodeError):
+        tomllib.loads(text)
+    twice = written_twice(text)
+    assert twice is not None
+    assert (twice.path, twice.line, twice.column, twice.first_line) == (path, line, column, first)
+
+
+@pytest.mark.parametrize("text", ["a = 'b\n", 'a = "b\nc = "d"\n', 'a = """b"\n', "a = [1, 'b]\n"])
+def test_a_text_that_never_ends_is_where_one_gets_lost(text: str) -> None:
+    with pytest.raises(tomllib.TOMLDecodeError):
+        tomllib.loads(text)
+    assert lost_at(text) == min(at for at in map(text.find, ("'", '"')) if at >= 0)

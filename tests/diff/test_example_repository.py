@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -157,6 +158,42 @@ def test_the_command_prints_markdown_and_exits_1(branch: Project) -> None:
     assert "| double/n1024/fast | nvidia\\-h200 |" in done.stdout.replace(
         "nvidia-h200", "nvidia\\-h200"
     )
+
+
+def test_the_markdown_names_exactly_the_same_and_the_weakening_before_everything_else(
+    branch: Project,
+) -> None:
+    text = diffs.render(found(branch), "markdown", code=1)
+    titles = [line for line in text.splitlines() if line.startswith(("#", "<details>"))]
+    assert [re.sub(r"[#<>/]|details|summary", "", one).strip() for one in titles] == [
+        f"❌ {diffs.verdict(found(branch))}",
+        "Weakened without a reason",
+        "Cannot stand",
+        "Baselines",
+        "Another answer: what is timed (1)",
+        "Another promise: what must hold, and for which cases (3)",
+        "To measure (3)",
+    ]
+    weakened = text.partition("Weakened without a reason")[2].partition("####")[0]
+    said = re.findall(r"- \*\*(.*?)\*\* `(.*?)`", weakened)
+    assert sorted(said) == [
+        ("double: output y: rtol 0.0001 → 0.001", "workloads/double.toml:29"),
+        (
+            "double: pin n1024/fast on nvidia-h200: the pinned anchor rose by 10 %: 4 → 4.4 µs",
+            BASELINE,
+        ),
+        (
+            "double: pin n1024/fast on nvidia-h200: the pinned time rose by 10 %: 4 → 4.4 µs",
+            BASELINE,
+        ),
+        ("double: reference slow: removed", "workloads/double.toml:17"),
+    ]
+    rows = re.findall(r"^\| double/(\S+) .* \| (slower|faster|removed) \|", text, re.MULTILINE)
+    assert rows == [
+        ("n1024/fast", "slower"),
+        *((f"n{n}/slow", "removed") for n in (1024, 2048, 4096)),
+        ("n2048/fast", "faster"),
+    ]
 
 
 def test_json_holds_the_verdict_and_everything_of_the_comparison(branch: Project) -> None:

@@ -13,14 +13,9 @@ from tirbench import reviewing
 from tirbench.diff import exit_code
 from tirbench.model import (
     Change,
-    CodeFacts,
-    Compilation,
-    CompiledSuite,
     Diff,
-    MachineCode,
     PinChange,
     PinnedRow,
-    Row,
     Weakening,
 )
 from tirbench.report import diffs
@@ -119,57 +114,3 @@ def test_a_comparison_without_a_difference_is_a_count(project: Project) -> None:
     assert text.splitlines()[0] == "9 of 9 rows unchanged"
     assert text.splitlines()[2] == "next: nothing"
     assert len(text.splitlines()) == 3
-
-
-# --- Machine code ---------------------------------------------------------------------------------
-
-
-def suite(
-    digest: str, registers: int, *, triton: str = "3.6.0", failure: str = ""
-) -> CompiledSuite:
-    row = Row(workload="double", case="n1024", implementation="fast", role="kernel")
-    kernel = MachineCode(
-        name="k", registers=registers, stack_bytes=0, shared_bytes=0, instructions=100
-    )
-    code = CodeFacts(digest=digest, registers=registers, spills=0, shared_bytes=0)
-    one = Compilation(row=row, arch="sm_90", code=code, kernels=(kernel,))
-    if failure:
-        one = Compilation(row=row, arch="sm_90", failure=failure)
-    return CompiledSuite(compilers=(("triton", triton),), compilations=(one,))
-
-
-def compared(project: Project, old: CompiledSuite, new: CompiledSuite) -> Diff:
-    return reviewing.diff(project.root, "main", facts=(old, new))
-
-
-def test_resources_that_moved_are_said_in_words(project: Project) -> None:
-    diff = compared(project, suite("sass:1", 96), suite("sass:2", 128))
-    text = diffs.render(diff, "text", code=0)
-    assert "double/n1024/fast on sm_90: registers 96 → 128, code sass:1 → sass:2" in text
-    assert "machine code: 0 of 1 kernels unchanged" in text
-
-
-def test_a_kernel_that_compiles_no_more_is_said_to(project: Project) -> None:
-    diff = compared(project, suite("sass:1", 96), suite("", 0, failure="CompilationError: at 3:4"))
-    assert "compiles yes → no: CompilationError: at 3:4" in diffs.render(diff, "text", code=0)
-
-
-def test_code_of_two_compilers_is_not_compared(project: Project) -> None:
-    diff = compared(project, suite("sass:1", 96), suite("sass:2", 96, triton="3.7.1"))
-    assert diff.code == ()
-    assert "code is not compared" in diff.notices[0]
-
-
-def test_a_row_with_other_source_and_the_same_code_need_not_be_measured(project: Project) -> None:
-    project.replace("y.copy_(x + x)", "y.copy_(x.add(x))", "workloads/kernels/ops.py")
-    asked = {row.key for row in reviewing.diff(project.root, "main").measure}
-    assert "double/n1024/fast" in asked
-    facts = (suite("sass:1", 96), suite("sass:1", 96))
-    less = {row.key for row in compared(project, *facts).measure}
-    assert less == asked - {"double/n1024/fast"}
-
-
-def test_a_row_that_is_launched_otherwise_is_measured_whatever_its_code(project: Project) -> None:
-    project.replace('target = "kernels/ops.py:fast"', 'target = "kernels/ops.py:slow"')
-    facts = (suite("sass:1", 96), suite("sass:1", 96))
-    assert "double/n1024/fast" in {row.key for row in compared(project, *facts).measure}

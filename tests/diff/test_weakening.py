@@ -10,7 +10,7 @@ from tests.diff.conftest import BASELINE, Project
 from tirbench import digest, reviewing
 from tirbench.check import Rule
 from tirbench.diff import exit_code
-from tirbench.diff.weaker import DEFAULT_RTOL
+from tirbench.diff.checks import DEFAULT_RTOL
 from tirbench.expand import expand
 from tirbench.load import load
 from tirbench.store.baseline import sealed
@@ -240,6 +240,37 @@ def test_a_pin_of_an_uncommitted_tree_is_found(project: Project) -> None:
     assert found == ["pin n1024/fast on nvidia-h200: pinned with --allow-dirty"]
 
 
+def test_a_pin_of_what_nothing_checked_is_found(project: Project) -> None:
+    found = edited(project, reason="not checked: no oracle")
+    assert found == ["pin n1024/fast on nvidia-h200: pinned though nothing was checked"]
+
+
+def test_a_slower_number_and_an_anchor_that_rose_are_found_unless_the_row_says_why(
+    project: Project,
+) -> None:
+    other = "0123456789abcdef"
+    changes = {"midmean_us": 4.4, "code": f"sass:{other}", "source": other}
+    assert edited(project, **changes) == [
+        "pin n1024/fast on nvidia-h200: the pinned time rose by 10 %: 4 → 4.4 µs"
+    ]
+    assert edited(project, anchor_us=4.2, **changes)[1:] == [
+        "pin n1024/fast on nvidia-h200: the pinned anchor rose by 5 %: 4 → 4.2 µs"
+    ]
+    edited(project, anchor_us=4.2, reason="fewer registers for the fused path", **changes)
+    diff = reviewing.diff(project.root, "main")
+    assert {one.reason for one in diff.weakenings} == {"fewer registers for the fused path"}
+
+
+def test_facts_of_a_device_that_are_deleted_are_found(project: Project) -> None:
+    path = "workloads/baselines/nvidia-h200/device.toml"
+    project.write(path, 'capability = "9.0"\n')
+    project.commit("its device")
+    (project.root / path).unlink()
+    assert texts(project) == ["baseline nvidia-h200: what device it is of was deleted"]
+    project.write(path, 'capability = "10.0"\n')
+    assert texts(project) == ["baseline nvidia-h200: of compute capability 10 instead of 9"]
+
+
 def test_a_stale_row_and_a_broken_seal_fail_and_old_ones_do_not(project: Project) -> None:
     rows = project.rows
     project.keep({**rows, KEY: replace(rows[KEY], midmean_us=3.0)})
@@ -256,7 +287,9 @@ def test_a_stale_row_and_a_broken_seal_fail_and_old_ones_do_not(project: Project
 def test_a_file_in_the_middle_of_a_merge_is_broken(project: Project) -> None:
     text = (project.root / BASELINE).read_text()
     project.write(BASELINE, "<<<<<<< ours\n" + text)
-    (problem,) = reviewing.diff(project.root, "main").problems
+    diff = reviewing.diff(project.root, "main")
+    (problem,) = diff.problems
+    assert (diff.weakenings, diff.pins) == ((), ())  # which rows it has nobody can tell
     assert problem.kind == "broken"
     assert "git checkout --ours" in problem.text
 

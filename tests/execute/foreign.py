@@ -151,6 +151,10 @@ def is_slow() -> None:
     time.sleep(0.5)
 
 
+def tells_its_cores() -> None:
+    print("cores", *sorted(os.sched_getaffinity(0)))
+
+
 def note() -> str:
     """File for process ids of children."""
     return os.environ["TIRBENCH_TEST_NOTE"]

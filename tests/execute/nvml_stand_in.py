@@ -18,6 +18,11 @@ class Nvml:
 
     def __init__(self, *gpus: dict[str, Any], broken: str | None = None) -> None:
         self.gpus = [self.gpu(index, **gpu) for index, gpu in enumerate(gpus)]
+        self.parts = {
+            uuid: self.gpu(0, uuid=uuid, name="NVIDIA H200 MIG 1g.18gb", memory=18 << 30, whole=gpu)
+            for gpu in self.gpus
+            for uuid in gpu["mig"]
+        }
         self.broken = broken
         self.opened = 0
 
@@ -65,6 +70,7 @@ class Nvml:
             "nvmlDeviceGetMigMode": lambda gpu: [int(bool(gpu["mig"]))] * 2,
             "nvmlDeviceGetMaxMigDeviceCount": lambda _: 7,
             "nvmlDeviceGetMigDeviceHandleByIndex": self.instance,
+            "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": self.whole,
             "nvmlDeviceGetProcessUtilization": lambda gpu, _: [
                 SimpleNamespace(pid=pid, smUtil=used, timeStamp=1) for pid, used in gpu["busy"]
             ],
@@ -86,9 +92,17 @@ class Nvml:
     def instance(self, gpu: dict[str, Any], slot: int) -> dict[str, Any]:
         if slot >= len(gpu["mig"]):
             raise NVMLError("Not Found")
-        return self.gpu(0, uuid=gpu["mig"][slot], name="NVIDIA H200 MIG 1g.18gb")
+        return self.parts[gpu["mig"][slot]]
 
     def by_uuid(self, uuid: str) -> dict[str, Any]:
-        if uuid != "MIG-1":
+        if uuid == "MIG-1":  # of a GPU that is not shown
+            return self.gpu(0, uuid="MIG-1", name="NVIDIA H200 MIG 1g.18gb", memory=18 << 30)
+        if uuid not in self.parts:
             raise NVMLError("Not Found")
-        return self.gpu(0, uuid="MIG-1", name="NVIDIA H200 MIG 1g.18gb", memory=18 << 30)
+        return self.parts[uuid]
+
+    def whole(self, part: dict[str, Any]) -> dict[str, Any]:
+        if "whole" not in part:
+            raise NVMLError("Not Found")
+        found: dict[str, Any] = part["whole"]
+        return found

@@ -120,6 +120,11 @@ def failed(row: Row, reason: str) -> dict[str, Any]:
     return said(Failed(row=row, stage="time", reason=reason))
 
 
+def out_of_memory(row: Row) -> dict[str, Any]:
+    reason = "OutOfMemoryError: CUDA out of memory"
+    return said(Failed(row=row, stage="allocate", reason=reason, cause="out_of_memory"))
+
+
 class Play:
     """A run of one job whose workers follow one script."""
 
@@ -257,6 +262,69 @@ def test_a_fresh_worker_that_dies_before_its_case_begins_fails_the_case_only(
     ran = Play(tmp_path, script).run("one", "two")
     assert {ran.failed(f"one.{name}").reason for name in "ab"} == {"crashed: SIGSEGV"}
     assert ran.good == {"two.a", "two.b"}
+
+
+def test_memory_that_other_cases_kept_is_no_fault_of_the_row_that_finds_none(
+    tmp_path: Path,
+) -> None:
+    """What leaks cannot be seen from outside; that a fresh worker has room can."""
+    asked: list[str] = []
+
+    def script(job: CaseJob) -> Iterator[Any]:
+        asked.append(job.case)
+        for row in job.rows:
+            yield stage("allocate")
+            if asked == ["one", "two"]:
+                yield out_of_memory(row)
+            else:
+                yield verified(row)
+
+    ran = Play(tmp_path, script).run("one", "two")
+    assert asked == ["one", "two", "two"]
+    assert ran.good == {"one.a", "one.b", "two.a", "two.b"}
+    assert ran.replaced == ["memory ran out in a worker that had run other cases"]
+    outcome = ran.outcomes["two.a"]
+    assert isinstance(outcome, Verified)
+    assert outcome.notes == (
+        "run in a fresh worker (memory ran out in a worker that had run other cases)",
+    )
+
+
+def test_a_worker_that_the_system_kills_for_its_memory_is_not_blamed_on_its_latest_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = iter(range(100))
+    monkeypatch.setattr("tirbench.execute.processes.memory_kills", lambda: next(kills))
+    asked: list[str] = []
+
+    def script(job: CaseJob) -> Iterator[Any]:
+        asked.append(job.case)
+        for row in job.rows:
+            yield stage("verify", row.implementation)
+            if asked == ["one", "two"]:
+                yield -9
+            yield verified(row)
+
+    ran = Play(tmp_path, script).run("one", "two")
+    assert ran.good == {"one.a", "one.b", "two.a", "two.b"}
+
+
+def test_a_kernel_that_needs_more_memory_than_there_is_fails_in_a_fresh_worker_too(
+    tmp_path: Path,
+) -> None:
+    asked: list[str] = []
+
+    def script(job: CaseJob) -> Iterator[Any]:
+        asked.append(job.case)
+        for row in job.rows:
+            yield stage("verify", row.implementation)
+            greedy = job.case == "two" and row.implementation == "a"
+            yield out_of_memory(row) if greedy else verified(row)
+
+    ran = Play(tmp_path, script).run("one", "two")
+    assert asked == ["one", "two", "two"]
+    assert ran.failed("two.a").cause == "out_of_memory"
+    assert ran.good == {"one.a", "one.b", "two.b"}
 
 
 def test_a_row_without_an_answer_has_failed(tmp_path: Path) -> None:

@@ -129,6 +129,25 @@ def test_a_run_locks_the_gpu_that_torch_will_use(monkeypatch: pytest.MonkeyPatch
     assert lock_name("cpu") == "cpu"
 
 
+@pytest.mark.parametrize("wanted", [None, "0", "GPU-0000", "MIG-a"])
+def test_every_user_of_one_instance_locks_and_describes_the_same(
+    monkeypatch: pytest.MonkeyPatch, wanted: str | None
+) -> None:
+    """CUDA gives a process the first instance of a divided GPU, however that GPU was named."""
+    if wanted is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", wanted)
+    library = Nvml({"mig": ["MIG-a", "MIG-b"]})
+    assert lock_name("cuda", library) == "MIG-a"
+    described = describe("cuda", library)
+    assert (described.hardware, described.memory_bytes) == ("nvidia-h200-mig-1g.18gb", 18 << 30)
+    facts = dict(described.facts)
+    assert (facts["mig"], facts["sm_clock_max"], facts["power_limit"]) == (
+        "on",
+        "1980 MHz",
+        "700 W",
+    )
+
+
 def test_the_runner_imports_neither_torch_nor_triton_nor_numpy() -> None:
     program = (
         "import sys; from tirbench import execute; execute.describe('cpu'); execute.has_cuda(); "
@@ -139,3 +158,23 @@ def test_the_runner_imports_neither_torch_nor_triton_nor_numpy() -> None:
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "cuda"),
+    [
+        ("cuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n", "12.8"),
+        ("__version__ = '2.11.0'\ncuda = '13.0'\n", "13.0"),
+        ("cuda: Optional[str] = None\n", None),
+        ("debug = False\n", None),
+    ],
+)
+def test_the_cuda_that_torch_is_built_for_is_a_fact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, cuda: str | None
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('it was imported')\n")
+    (tmp_path / "torch" / "version.py").write_text(text)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert dict(describe("cpu").facts).get("cuda") == cuda

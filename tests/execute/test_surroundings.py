@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+from tirbench.execute.cores import Division
 from tirbench.execute.lock import DeviceLock
 from tirbench.execute.surroundings import look
 from tirbench.model import Finding
@@ -97,3 +98,14 @@ def test_a_lock_that_cannot_be_had_is_no(tmp_path: Path, monkeypatch: pytest.Mon
     with DeviceLock("doctor-cuda"):
         assert found(Nvml({}), tmp_path)["device lock"].status == "no"
     assert found(Nvml({}), tmp_path)["device lock"].status == "yes"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_whether_cases_to_come_are_compiled_meanwhile_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    cores = Division(measuring=(0, 1, 2), building=(3,)) if there else None
+    monkeypatch.setattr("tirbench.execute.surroundings.division", lambda: cores)
+    finding = found(Nvml({}), tmp_path)["building ahead"]
+    assert (finding.status, finding.optional) == ("yes" if there else "no", True)
+    assert ("on 1 of 4 processors" if there else "too few processors") in finding.detail

@@ -5,6 +5,7 @@ import threading
 import time
 from pathlib import Path
 
+from tirbench.execute.nvml import used
 from tirbench.execute.processes import scheduled_ns
 from tirbench.execute.telemetry import (
     CpuWatch,
@@ -27,7 +28,9 @@ POWER_CAP, HARDWARE, THERMAL = 0x4, 0x8, 0x20
 
 
 def reader_of(library: Nvml, own: frozenset[int] = frozenset({100, 101})) -> GpuReader:
-    return GpuReader(library, library.gpus[0], lambda: own)
+    gpu = used(library, {})
+    assert gpu is not None
+    return GpuReader(library, gpu, lambda: own)
 
 
 def test_a_sample_holds_clocks_power_and_temperature() -> None:
@@ -35,6 +38,19 @@ def test_a_sample_holds_clocks_power_and_temperature() -> None:
     assert (sample.sm_mhz, sample.memory_mhz) == (1755, 3201)
     assert (sample.power_w, sample.temperature_c) == (350.0, 41)
     assert (sample.slowdowns, sample.foreign) == (frozenset(), 0)
+
+
+def test_of_an_instance_processes_are_its_own_and_clocks_those_of_the_whole() -> None:
+    library = Nvml({"mig": ["MIG-a"], "pids": [7], "reasons": THERMAL})
+    library.parts["MIG-a"]["refuses"] = {
+        "nvmlDeviceGetClockInfo", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature",
+        "nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetProcessUtilization",
+    }  # fmt: skip
+    reader = reader_of(library)
+    library.parts["MIG-a"]["pids"] = [100, 8]
+    sample = reader.sample()
+    assert (sample.sm_mhz, sample.power_w, sample.foreign) == (1755, 350.0, 1)
+    assert sample.slowdowns == {"thermal slowdown"}
 
 
 def test_thermal_and_hardware_slowdown_are_noted_and_a_power_cap_is_not() -> None:

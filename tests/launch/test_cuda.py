@@ -240,9 +240,19 @@ def test_the_facts_of_a_kernel_are_read_when_they_are_asked_for(bound: Bound) ->
     (read,) = bound.noted
     bound.kernel.code.code = code.code
     facts = read()
-    assert facts == CodeFacts(digest=facts.digest, registers=40, spills=4, shared_bytes=128 + 1024)
+    assert facts == CodeFacts(
+        digest=facts.digest,
+        registers=40,
+        spills=4,
+        shared_bytes=128 + 1024,
+        stack_bytes=16,
+        instructions=facts.instructions,
+    )
     assert facts.digest.startswith("sass:")
-    assert facts == code_facts(replace(bound.kernel, source=SOURCE), 1024)
+    assert facts.instructions
+    assert facts == code_facts(replace(bound.kernel, source=SOURCE), 1024, 256)
+    on_h200 = code_facts(replace(bound.kernel, arch="sm_90"), 1024, 256)
+    assert on_h200.occupancy == 0.75  # 40 registers: 48 of 64 warps
 
 
 WORKLOAD = """\

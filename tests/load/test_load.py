@@ -125,7 +125,7 @@ def test_the_root_is_the_nearest_folder_of_a_project(tmp_path: Path) -> None:
 def test_every_field_of_a_workload_comes_from_the_file() -> None:
     """A field that nothing fills would be a key of the schema that is silently ignored."""
     source = (Path(__file__).parents[2] / "tirbench" / "load" / "build.py").read_text()
-    call = source[source.index("return Workload(") : source.index("# --- values")]
+    call = source[source.index("return Workload(") : source.index("# --- cases")]
     assert [f.name for f in fields(Workload) if f"{f.name}=" not in call] == []
 
 

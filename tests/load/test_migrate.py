@@ -128,7 +128,7 @@ def test_diff_shows_what_would_change_and_writes_nothing(
         ("schema = 0\n", "version 0 of the language does not exist"),
         ("schema = 'one'\n", "no version of the language"),
         ("x = 1\n", "no version of the language"),
-        ("x = \n", "not TOML: invalid value"),
+        ("x = \n", "not TOML: a value is missing"),
     ],
 )
 def test_a_file_of_a_version_that_nothing_is_known_of_is_refused(text: str, message: str) -> None:

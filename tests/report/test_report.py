@@ -213,6 +213,11 @@ def test_markdown_that_is_too_long_counts_what_it_leaves_out(run: Run) -> None:
     assert kept + int(left[1]) == 40 * (1 + 3)
 
 
+def test_a_time_that_was_not_repeated_has_no_interval_of_zero() -> None:
+    assert text.microseconds(3.4121, None) == "3.412 ±–"
+    assert text.microseconds(3.4121, 0.0) == "3.412 ±0"
+
+
 def test_the_schema_of_runs_is_that_of_the_types() -> None:
     expected = json.dumps(document.schema(), indent=2, ensure_ascii=False) + "\n"
     assert SCHEMA.read_text(encoding="utf-8") == expected

@@ -169,3 +169,53 @@ def test_no_command_builds_the_cases_that_it_counts(command: str, project: Path)
     done = limited([command, path.name], project)
     assert done.returncode == 2
     assert "error[TB036]: 40,000,000 cases; a workload has at most 100,000" in done.stderr
+
+
+# --- Source files that a workload names -----------------------------------------------------------
+
+MOST: Final = 1 << 20
+TOO_DEEP = "nested too deeply"
+
+SOURCES = {
+    "a chain of sums": ("s.py", "a = " + "1 + " * (MOST // 5) + "1\n", TOO_DEEP),
+    "a chain of attributes": ("s.py", "a" + ".a" * (MOST // 3) + "\n", TOO_DEEP),
+    "a chain of calls": ("s.py", "f" + "()" * (MOST // 3) + "\n", TOO_DEEP),
+    "signs": ("s.py", "-" * (MOST // 2) + "1\n", TOO_DEEP),
+    "parentheses in Python": ("s.py", "(" * (MOST // 2), "too many nested parentheses"),
+    "statements": ("s.py", "a;" * (MOST // 2 - 10) + "\n", "defines no 'f'"),
+    "functions": ("s.py", "def g(): 1\n" * (MOST // 12), "it defines: g"),
+    "assignments": ("s.py", lines(MOST // 14, lambda i: f"n{i:06} = 1"), "defines no 'f'"),
+    "decorators": ("s.py", "@a\n" * (MOST // 4) + "def f(): 1\n", ""),
+    "50 MB of Python": ("s.py", "#" * (50 << 20), "larger than 1 MiB"),
+    "50 MB of CUDA": ("s.cu", "/" * (50 << 20), "larger than 1 MiB"),
+    "__global__": ("s.cu", "__global__ " * (MOST // 12), "defines no kernel 'f'"),
+    "kernels": ("s.cu", "__global__ void a(" * (MOST // 20), "defines no kernel 'f'"),
+    "words": ("s.cu", "__global__ " + "a " * (MOST // 3), "defines no kernel 'f'"),
+    "open comments": ("s.cu", "/* " * (MOST // 4), "defines no kernel 'f'"),
+    "open texts": ("s.cu", "\"'" * (MOST // 3), "defines no kernel 'f'"),
+    "parameters": ("s.cu", "__global__ void f(" + "int a, " * (MOST // 8), ""),
+}
+
+
+def source_of(name: str, folder: Path) -> str:
+    """A workload that names the file, which is written."""
+    file, content, _ = SOURCES[name]
+    (folder / "kernels" / file).write_text(content)
+    if file.endswith(".py"):
+        return WHOLE.replace('"kernels/scale.py:scale"', f'"kernels/{file}:f"', 1)
+    kernel = f'kind = "cuda"\ntarget = "kernels/{file}:f"\nblock = [1]\nargs = ["x", "y"]\n'
+    begin, end = WHOLE.index('kind = "triton"'), WHOLE.index("args = {")
+    rest = WHOLE[end:].partition("\n")[2].replace("num_warps = 4\n", "")
+    return WHOLE[:begin] + kernel + "grid = [1]\n" + rest
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_file_that_is_a_bomb_ends_in_one_message(name: str, project: Path) -> None:
+    path = project / "bomb.toml"
+    path.write_text(source_of(name, project), encoding="utf-8")
+    done = limited(["check", path.name], project)
+    assert done.returncode in (0, 2), done.stderr[-2000:] + done.stdout
+    assert done.stderr == ""
+    assert len(done.stdout) < 20_000
+    if sys.version_info >= (3, 11) or SOURCES[name][2] != TOO_DEEP:
+        assert SOURCES[name][2] in done.stdout

@@ -150,6 +150,36 @@ def test_no_path_leads_out_of_the_project(project: Path, target: str, code: str)
     assert (f"error[{code}]" in found) if code else not found, found
 
 
+@pytest.mark.parametrize("command", ["check", "list", "show", "compile", "migrate"])
+def test_a_workload_that_is_a_link_out_of_the_project_is_neither_read_nor_written(
+    project: Path, command: str
+) -> None:
+    secret = project.parent / "secret.toml"
+    secret.write_text("schema = 0\npassword = 'hunter2\n")
+    (project / "w.toml").symlink_to(secret)
+    (project / "linked").symlink_to(project.parent)
+    for argument in ("w.toml", "linked/secret.toml"):
+        done = tirbench(project, command, argument)
+        assert done.returncode == 2
+        assert "a link that leads out of the project" in done.stdout + done.stderr
+        assert "hunter2" not in done.stdout + done.stderr
+    assert secret.read_text() == "schema = 0\npassword = 'hunter2\n"
+
+
+def test_a_link_inside_the_project_is_followed(project: Path) -> None:
+    (project / "folder").mkdir()
+    (project / "w.toml").write_text(WHOLE)
+    (project / "v.toml").symlink_to("w.toml")
+    assert tirbench(project, "check", "v.toml").returncode == 0
+
+
+def test_a_project_that_is_reached_through_a_link_is_the_same_project(project: Path) -> None:
+    (project / "w.toml").write_text(WHOLE)
+    link = project.parent / "link"
+    link.symlink_to(project)
+    assert tirbench(project.parent, "check", str(link / "w.toml")).returncode == 0
+
+
 def test_a_workload_that_is_no_file_is_refused(project: Path) -> None:
     os.mkfifo(project / "w.toml")
     done = tirbench(project, "check", "w.toml")

@@ -14,7 +14,9 @@ import pytest
 from tirbench.errors import UsageError
 from tirbench.model import Failed, Machine, Roofs, Row, Skipped, Timed
 from tirbench.store.git import Tree
-from tirbench.store.journal import RunError, open_run, read_run, run_ids
+from tirbench.store.journal import open_run
+from tirbench.store.kept import read_run, run_ids
+from tirbench.store.lines import RunError
 
 MakeTimed: TypeAlias = "Callable[..., Timed]"
 TREE = Tree(commit="c0ffee", dirty=("workloads/rmsnorm.toml",))

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tirbench.bands import LIMITS, OTHER_UNIT, band
 from tirbench.errors import UsageError
 from tirbench.model import Baseline, Failed, Machine, Outcome, Row, Skipped, Timed, Verified, Wrong
 from tirbench.store.baseline import is_sealed, render_baseline, rounded
-from tirbench.store.pin import BAND_LIMITS, UNCOMMITTED, Pinning, apply, band, plan_pin
+from tirbench.store.pin import UNCOMMITTED, Pinning, apply, plan_pin
 
 MakeTimed: TypeAlias = "Callable[..., Timed]"
 KEY = ("hs4096_bs128", "triton")
@@ -156,12 +157,10 @@ def test_a_row_edited_by_hand_is_measured_anew_and_its_anchor_stays(
     assert (change.row.midmean_us, change.row.anchor_us) == (120.0, 100.0)
 
 
-def test_another_unit_of_the_product_is_judged_one_percent_wider(
-    timed: MakeTimed, machine: Machine
-) -> None:
+def test_another_unit_of_the_product_is_judged_wider(timed: MakeTimed, machine: Machine) -> None:
     base = pinned([timed(100.0)], machine)
     old = base.rows[0]
-    shifted = [timed(100.0 * (1 + old.band + 0.005))]
+    shifted = [timed(100.0 * (1 + old.band + 0.9 * OTHER_UNIT))]
     other = replace(machine, unit="other")
     assert plan_pin("rmsnorm", base, shifted, Pinning(machine=machine)).confirm == (KEY,)
     (row,) = pinned(shifted, other, base).rows
@@ -278,7 +277,7 @@ def test_a_baseline_of_other_hardware_is_no_baseline(timed: MakeTimed, machine: 
 
 @given(sds=st.lists(st.floats(0, 1), min_size=1, max_size=2), placements=st.integers(1, 30))
 def test_a_band_lies_between_half_a_percent_and_five(sds: list[float], placements: int) -> None:
-    assert BAND_LIMITS[0] <= band(sds, placements) <= BAND_LIMITS[1]
+    assert LIMITS[0] <= band(sds, placements) <= LIMITS[1]
 
 
 def test_the_band_is_three_standard_deviations_of_a_difference() -> None:

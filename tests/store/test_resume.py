@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -12,7 +13,8 @@ import pytest
 from tirbench.errors import StorageError, UsageError
 from tirbench.model import CaseJob, DeadlineChoice, Job, Machine, Plan, Row, Skipped, Timed
 from tirbench.store.git import Tree
-from tirbench.store.journal import open_run, read_run, resume_run
+from tirbench.store.journal import open_run, resume_run
+from tirbench.store.kept import read_run
 
 MakeTimed: TypeAlias = "Callable[..., Timed]"
 TREE = Tree(commit="c0ffee", dirty=())
@@ -120,3 +122,64 @@ def test_a_full_disk_leaves_whole_lines_and_a_run_that_can_go_on(
     with resume_run(tmp_path, kept) as again:
         again.outcome(timed(implementation="other"))
     assert read_run(tmp_path).run.complete
+
+
+# --- A power cut ----------------------------------------------------------------------------------
+
+
+def test_what_a_power_cut_left_holes_in_is_read_up_to_them_and_goes_on_before_them(
+    tmp_path: Path, timed: MakeTimed, machine: Machine
+) -> None:
+    rows = rows_of("triton", "other")
+    with (  # noqa: PT012 - what a cut run is
+        pytest.raises(RuntimeError),
+        open_run(tmp_path, machine=machine, rows=rows, tree=TREE) as run,
+    ):
+        run.samples(rows[0], 0, 0, [1.0])
+        run.outcome(timed())
+        raise RuntimeError
+    for name in (
+        "outcomes.jsonl",
+        "samples.jsonl",
+    ):  # a block that was not written, and one after it
+        with (run.folder / name).open("ab") as file:
+            file.write(bytes(70_000) + b'half"}\n{"row": "rmsnorm/other')
+    cut = read_run(tmp_path)
+    assert cut.run.outcomes == (timed(),)
+    assert list(cut.samples()) == [("rmsnorm/hs4096_bs128/triton", 0, 0, (1.0,))]
+    assert cut.unanswered == rows[1:]
+    with resume_run(tmp_path, cut) as again:
+        again.samples(rows[1], 0, 0, [3.0])
+        again.outcome(timed(implementation="other"))
+    whole = read_run(tmp_path)
+    assert whole.run.complete
+    assert [times for *_, times in whole.samples()] == [(1.0,), (3.0,)]
+
+
+def test_every_name_of_a_run_is_on_the_disk_before_its_first_row(
+    tmp_path: Path, timed: MakeTimed, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(os.path.realpath(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("the system does not tell what a descriptor is of")
+    monkeypatch.setattr(os, "fsync", noted)
+    with open_run(tmp_path, machine=machine, rows=rows_of("triton"), tree=TREE) as run:
+        runs = run.folder.parent
+        for place in (tmp_path, tmp_path / ".tirbench", runs, run.folder):
+            assert str(place) in synced
+        synced.clear()
+        program = run.harness("rmsnorm.py", "print()\n")
+        assert synced[-1] == str(program.parent)  # after the renaming, of which it is the record
+        synced.clear()
+        run.jobs([], (), "digest")
+        assert synced[-1] == str(run.folder)
+        synced.clear()
+        run.samples(rows_of("triton")[0], 0, 0, [1.0])
+        run.outcome(timed())
+        assert synced == [str(run.folder / "samples.jsonl"), str(run.folder / "outcomes.jsonl")]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 
@@ -63,6 +65,54 @@ def test_the_arena_grows_only_when_it_must() -> None:
     assert arena.nbytes == taken[-1]
     arena.release()
     assert arena.nbytes == 0
+
+
+def test_cases_that_fit_the_ground_lie_in_the_same_memory_whatever_came_before() -> None:
+    arena = Arena("cpu", ground=8 * MIB)
+    seen = []
+    for sizes in ({"x": 100}, {"x": 20 * MIB}, {"x": 100}, {"x": MIB}, {"x": 100}):
+        block, _ = arena.lay_out(sizes, 0)
+        seen.append(block.data_ptr())
+    assert len({seen[0], seen[2], seen[4]}) == 1
+    assert seen[1] != seen[0]
+
+
+def test_the_block_of_a_case_larger_than_the_ground_goes_with_it() -> None:
+    arena = Arena("cpu", ground=8 * MIB)
+    arena.lay_out({"x": 20 * MIB}, 0)
+    assert arena.nbytes > 28 * MIB
+    arena.lay_out({"x": 100}, 0)
+    assert arena.nbytes == 8 * MIB
+
+
+def test_a_case_that_only_fits_without_the_ground_takes_its_place() -> None:
+    room = 25 * MIB
+    held: list[weakref.ref[torch.Tensor]] = []
+
+    def allocate(nbytes: int, device: torch.device, _: str) -> torch.Tensor:
+        if nbytes + sum(one.numel() for ref in held if (one := ref()) is not None) > room:
+            raise torch.OutOfMemoryError("full")
+        block = torch.empty(nbytes, dtype=torch.uint8, device=device)
+        held.append(weakref.ref(block))
+        return block
+
+    arena = Arena("cpu", allocate=allocate, ground=8 * MIB)
+    arena.lay_out({"x": 20 * MIB}, 0)
+    assert arena.nbytes < 25 * MIB
+    with pytest.raises(torch.OutOfMemoryError):
+        arena.lay_out({"x": 30 * MIB}, 0)
+
+
+def test_without_room_for_a_ground_cases_lie_where_they_can() -> None:
+    def allocate(nbytes: int, device: torch.device, _: str) -> torch.Tensor:
+        if nbytes > 10 * MIB:
+            raise torch.OutOfMemoryError("full")
+        return torch.empty(nbytes, dtype=torch.uint8, device=device)
+
+    arena = Arena("cpu", allocate=allocate, ground=20 * MIB)
+    assert arena.nbytes == 0
+    arena.lay_out({"x": 100}, 0)
+    assert arena.nbytes == needed_bytes({"x": 100})
 
 
 def test_symmetric_tensors_lie_at_the_same_offsets_on_every_rank() -> None:

@@ -73,6 +73,18 @@ def test_placements_have_the_same_addresses_modulo_2_mib_in_every_arena() -> Non
     assert len(set(seen)) == 1
 
 
+def test_every_case_of_a_process_lies_in_the_same_pages() -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    small = Tensor("x", shape=(1000,), dtype=torch.float32, init=tb.normal())
+    large = Tensor("x", shape=(50 << 20,), dtype=torch.float32, init=tb.normal())
+    seen = []
+    for spec in (small, large, small):
+        found = Tensors.allocate([spec], device=device, seed=0, placement=2, arena=tb.home(device))
+        seen.append(found["x"].data_ptr())
+        torch.cuda.empty_cache()
+    assert len(set(seen)) == 1
+
+
 def raw(tensor: torch.Tensor, nbytes: int) -> torch.Tensor:
     """So many bytes from the start of the tensor, wherever they belong."""
 

@@ -45,6 +45,16 @@ def test_flush_and_prepare_are_captured_outside_of_the_scopes(
     assert result["impls"]["f"] == pytest.approx(50.0)
 
 
+@pytest.mark.parametrize(("l2", "last"), [("cold-dirty", "flush"), ("warm", "fill_one")])
+def test_the_last_launch_of_a_graph_is_not_its_last_node(
+    gpu: FakeGpu, fake_bench: FakeBench, l2: str, last: str
+) -> None:
+    fake_bench({"f": gpu.kernel(50.0, "f")}, timer="cudagraph_proton", cudagraph_rep=0.12, l2=l2)
+    first, second = [at for at, entry in enumerate(gpu.log) if entry == "replay"][:2]
+    assert gpu.log[first + 1 : second].count("f") == 2
+    assert gpu.log[second - 1] == last
+
+
 def test_the_session_opens_before_the_capture(gpu: FakeGpu, fake_bench: FakeBench) -> None:
     fake_bench({"f": gpu.kernel(50.0)}, timer="cudagraph_proton")
     assert gpu.log.index("proton start") < gpu.log.index("capture") < gpu.log.index("replay")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tirbench import codec
-from tirbench.aot.request import compiles, cut_of, read_contents, target_of
+from tirbench.aot.request import PRODUCTS, compiles, cut_of, read_contents, target_of
 from tirbench.model import Compilation, CompiledSuite, CompileJob, CompileTarget, Row
 
 if TYPE_CHECKING:
@@ -267,4 +267,4 @@ def _environment() -> dict[str, str]:
     return environment
 
 
-__all__ = ["RowKey", "compile_all", "requests", "target_of"]
+__all__ = ["PRODUCTS", "RowKey", "compile_all", "requests", "target_of"]

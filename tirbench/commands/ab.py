@@ -13,20 +13,6 @@ if TYPE_CHECKING:
     from tirbench.comparing import Asked
 
 
-def _resolve(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
-    """`0.5%` or `0.005` as a share."""
-    if given is None:
-        return None
-    number = given.replace(" ", "").removesuffix("%")
-    try:
-        share = float(number) / (100 if "%" in given else 1)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise click.BadParameter(f"{given}: write a share of the time, as 0.5% or 0.005")
-    return share
-
-
 @click.command("ab")
 @click.argument("named", nargs=-1, metavar="BASE [HEAD] [FILES...]")
 @click.option("-k", "keyword", metavar="TEXT", help="Only cases whose workload/case contains TEXT.")
@@ -45,7 +31,7 @@ def _resolve(_: click.Context, __: click.Parameter, given: str | None) -> float 
 @click.option(
     "--resolve",
     metavar="SHARE",
-    callback=_resolve,
+    callback=shared.share_of_time,
     help="Find a smaller change (0.5%) with more workers.",
 )
 @click.option("--references", is_flag=True, help="Compare references that did not change, too.")

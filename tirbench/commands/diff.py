@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
+from tirbench.commands import facts as compiled
 from tirbench.commands import shared
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tirbench.model import CompiledSuite
 
 
 @click.command("diff")
@@ -21,14 +19,12 @@ if TYPE_CHECKING:
 @click.option(
     "--in", "files", multiple=True, metavar="PATH", help="Only this file or folder. Repeatable."
 )
+@compiled.options
 @click.option(
-    "--facts",
-    nargs=2,
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="BASE.json HEAD.json",
-    help="What `aot --format json` says of both: registers, spills, which code is the same.",
+    "--needs-measuring",
+    is_flag=True,
+    help="Print only the rows to measure again; how many and how long, to stderr.",
 )
-@click.option("--needs-measuring", is_flag=True, help="Print only the rows to measure again.")
 @click.option(
     "--format",
     "form",
@@ -40,41 +36,28 @@ def command(
     base: str,
     head: str | None,
     files: tuple[str, ...],
-    facts: tuple[str, str] | None,
+    facts: Path | None,
     form: str,
     *,
+    compile_here: bool,
     needs_measuring: bool,
 ) -> int:
     """Compare revisions BASE and HEAD (absent: the working tree), or two folders; weakening first.
 
     Exits 1 on weakening without a reason and on rows that are stale, missing or broken, 2 where a
-    workload cannot be read.
+    workload cannot be read. With --needs-measuring: 0 whether or not there is anything to measure.
     """
     from tirbench import diff as comparison
-    from tirbench import reviewing
+    from tirbench import sides
     from tirbench.report import diffs
 
-    read = None if facts is None else (_facts(facts[0]), _facts(facts[1]))
-    found = reviewing.diff(shared.root(), base, head, files=files, facts=read)
-    code = comparison.exit_code(found)
+    with sides.opened(shared.root(), base, head, files) as both:
+        found = both.compare(compiled.of(both, facts, compile_here=compile_here))
     if needs_measuring:
-        for row in found.measure:
-            click.echo(row.key)
+        shared.say(diffs.selected(found))
+        click.echo(diffs.needed(found, form), nl=False)
         return 2 if found.invalid else 0
+    code = comparison.exit_code(found)
     look = shared.look()
     click.echo(diffs.render(found, form, code=code, color=look["color"]), nl=False)
     return code
-
-
-def _facts(file: str | Path) -> CompiledSuite:
-    from pathlib import Path
-
-    from tirbench import codec
-    from tirbench.errors import UsageError
-    from tirbench.model import CompiledSuite
-
-    try:
-        data = json.loads(Path(file).read_text(encoding="utf-8"))
-        return codec.load(CompiledSuite, data["facts"])
-    except (ValueError, KeyError, TypeError, codec.CodecError) as error:
-        raise UsageError(f"{file}: no facts of `tirbench aot --format json`: {error}") from error

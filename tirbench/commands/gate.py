@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tirbench.commands import shared
+from tirbench.commands import facts, shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tirbench.gating import Suspect
-    from tirbench.model import GateReport, Outcome, Row, Verdict
+    from tirbench.model import CompiledSides, GateReport, Outcome, Row, Verdict
     from tirbench.reading import Reading
+    from tirbench.sides import Sides
     from tirbench.store import KeptRun
 
 
@@ -29,8 +30,17 @@ if TYPE_CHECKING:
 @click.option(
     "--static", "base", metavar="BASE", help="Measure nothing: what HEAD's pins say beside BASE's."
 )
+@facts.options
 @shared.form
-def command(named: tuple[str, ...], base: str | None, form: str, *, confirm: bool) -> int:
+def command(
+    named: tuple[str, ...],
+    base: str | None,
+    facts: Path | None,
+    form: str,
+    *,
+    compile_here: bool,
+    confirm: bool,
+) -> int:
     """Judge a kept run against the baselines: RUN is an id below .tirbench/runs, or latest.
 
     Exits 0 where every row passes, 1 where one fails, 3 where one could not be decided here.
@@ -39,7 +49,9 @@ def command(named: tuple[str, ...], base: str | None, form: str, *, confirm: boo
     from tirbench.report import gates
 
     if base is not None:
-        report = _static(base, named)
+        report = _static(base, named, facts, compile_here=compile_here)
+    elif facts or compile_here:
+        raise click.UsageError("--facts and --compile go with --static BASE")
     elif len(named) > 1:
         raise click.UsageError("gate takes one RUN; FILES go with --static BASE")
     else:
@@ -52,16 +64,24 @@ def command(named: tuple[str, ...], base: str | None, form: str, *, confirm: boo
 
 
 def _run(run_id: str, *, confirm: bool) -> GateReport:
-    from tirbench import again, gating, store
+    from tirbench import again, gating, selftest, store
 
     root = shared.root()
     kept = store.read_run(root, run_id)
+    machine = kept.run.machine
     reading = again.reading_of(root, kept)
     why_not = _why_not(reading, kept, confirm=confirm)
-    if why_not:
-        return gating.gate_run(reading, kept, why_not=why_not)
-    measuring = _Measuring(root, reading, kept)
-    return gating.gate_run(reading, kept, measure=measuring.measure, confirm=measuring.confirm)
+    measuring = None if why_not else _Measuring(root, reading, kept)
+    report = gating.gate_run(
+        reading,
+        kept,
+        measure=measuring.measure if measuring else None,
+        confirm=measuring.confirm if measuring else None,
+        resolve=selftest.resolver(root, machine.hardware),
+        why_not=why_not,
+    )
+    said = selftest.notes(root, machine.hardware, hint=machine.kind == "cuda")
+    return replace(report, notes=(*report.notes, *said))
 
 
 def _why_not(reading: Reading, kept: KeptRun, *, confirm: bool) -> str:
@@ -88,13 +108,17 @@ class _Measuring:
 
     def measure(self, rows: Sequence[Row], placements: int) -> Sequence[Outcome]:
         """Fresh workers for these rows; 0 placements are those of the run."""
+        from tirbench import store
+
         shared.say(f"{len(rows)} row(s) tripped: measured again in fresh workers")
         options = replace(self.options, placements=placements or self.options.placements)
-        return shared.run_rows(self.reading, rows, options, self.tree)
+        with store.keeping_latest(self.root):  # else the next gate would judge these rows alone
+            return shared.run_rows(self.reading, rows, options, self.tree)
 
     def confirm(self, suspects: Sequence[Suspect]) -> Mapping[str, Verdict]:
         """`ab` of the rows, once for each commit that holds code of their pins."""
         from tirbench import comparing
+        from tirbench.errors import UsageError
         from tirbench.store import revisions
 
         found: dict[str, Verdict] = {}
@@ -110,8 +134,12 @@ class _Measuring:
                 select="all",
                 rows=frozenset(row.key for row in rows),
             )
-            with shared.progress() as watch:
-                report = comparing.compare(self.root, asked, watch, shared.say)
+            try:
+                with shared.progress() as watch:
+                    report = comparing.compare(self.root, asked, watch, shared.say)
+            except UsageError as error:  # that code has no such row, or nothing here can run it
+                shared.say(str(error))
+                continue
             found.update({verdict.row.key: verdict for verdict in report.verdicts})
         return found
 
@@ -124,7 +152,13 @@ class _Measuring:
         }
 
 
-def _static(base: str, files: tuple[str, ...]) -> Any:
+def _static(
+    base: str, files: tuple[str, ...], facts: Path | None, *, compile_here: bool
+) -> GateReport:
     from tirbench import gating_static
+    from tirbench.commands.facts import of
 
-    return gating_static.gate_revisions(shared.root(), base, files)
+    def compiled(found: Sides) -> CompiledSides | None:
+        return of(found, facts, compile_here=compile_here)
+
+    return gating_static.gate_revisions(shared.root(), base, files, compile_=compiled)

@@ -47,10 +47,14 @@ def _text(path: Path) -> str:
     """
     from tirbench.diagnostics import Problems
     from tirbench.errors import InputError
+    from tirbench.load import find_root
+    from tirbench.load.places import leads_outside
     from tirbench.load.read import read_text
 
     problems = Problems(str(path))
-    text = read_text(path, problems)
+    if leads_outside(path, find_root(path)):  # what a link leads to would be written
+        problems.add("TB001", (), "cannot be read: a link that leads out of the project")
+    text = None if problems else read_text(path, problems)
     if text is None:
         raise InputError(problems.diagnostics())
     return text

@@ -19,13 +19,13 @@ from tirbench.commands import shared
 )
 def command(run_id: str, out: Path | None) -> int:
     """Write a kept run as one HTML file that needs no network: RUN is an id or latest."""
-    from tirbench import reviewing, store
+    from tirbench import reporting, store
     from tirbench.report import page
     from tirbench.store.files import write
 
     root = shared.root()
     kept = store.read_run(root, run_id)
-    text = page.render(reviewing.page_of(root, kept))
+    text = page.render(reporting.page_of(root, kept))
     if out == Path("-"):
         click.echo(text, nl=False)
         return 0

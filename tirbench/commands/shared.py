@@ -1,4 +1,4 @@
-"""What the commands of this package share: where the project is, how a result is shown."""
+"""What the commands of this package share: options, where the project is, how a result is shown."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tirbench.model import Machine, Outcome, Row
     from tirbench.pipeline import Options
     from tirbench.reading import Reading
+    from tirbench.selection import Selection
     from tirbench.store import Tree
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,6 +23,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("text", "markdown", "json", "github")
 TIMERS = ("event", "proton", "cudagraph_proton", "kineto", "wall")
 """As `tirbench.model.TIMERS`, which `--help` does not pay for; a test holds them equal."""
+
+
+def files(command: F, *, required: bool = True) -> F:
+    """FILES, -k and --select."""
+    for decorate in (
+        click.argument("files", nargs=-1, required=required, metavar="FILES..."),
+        click.option(
+            "-k", "keyword", metavar="TEXT", help="Only cases whose workload/case contains TEXT."
+        ),
+        click.option(
+            "--select", metavar="LIST", help="A list of [select]: default, smoke, cpu, all, …"
+        ),
+    ):
+        command = decorate(command)
+    return command
 
 
 def form(command: F) -> F:
@@ -33,6 +49,20 @@ def form(command: F) -> F:
         default="text",
         help="How the result is written.",
     )(command)
+
+
+def share_of_time(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
+    """`0.5%` or `0.005` as a share."""
+    if given is None:
+        return None
+    number = given.replace(" ", "").removesuffix("%")
+    try:
+        share = float(number) / (100 if "%" in given else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise click.BadParameter(f"{given}: write a share of the time, as 0.5% or 0.005")
+    return share
 
 
 def root() -> Path:
@@ -78,6 +108,34 @@ def can_measure(machine: Machine) -> str:
         return "no CUDA device here"
     here = describe(machine.kind).hardware
     return "" if here == machine.hardware else f"this machine is {here}, not {machine.hardware}"
+
+
+def selection(given: dict[str, Any], beside: frozenset[str] = frozenset()) -> Selection:
+    """What `files` took from the command line."""
+    from tirbench.selection import Selection
+
+    return Selection(
+        files=given["files"], keyword=given["keyword"], select=given["select"], beside=beside
+    )
+
+
+def read(given: dict[str, Any], beside: frozenset[str] = frozenset()) -> Reading:
+    """The cases that `files` chose."""
+    from tirbench import reading
+
+    return reading.read(selection(given, beside))
+
+
+def print_problems(reading: Reading) -> bool:
+    """Print what is wrong with the files to stderr; answers whether anything is."""
+    from tirbench.report import problems
+
+    if reading.problems:
+        cases = sum(len(chosen.cases) for chosen in reading.chosen)
+        workloads = len(reading.chosen)
+        text = problems.render(reading.problems, "text", workloads=workloads, cases=cases)
+        click.echo(text, err=True, nl=False)
+    return bool(reading.problems)
 
 
 def progress(total: int = 0) -> AbstractContextManager[Callable[[Any], None]]:

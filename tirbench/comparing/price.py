@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tirbench import store
+from tirbench.bands import SESSION_SD
 from tirbench.calls import LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US, calls_for
 from tirbench.comparing.ask import Asked
 from tirbench.comparing.pairing import Pair, paired
@@ -18,7 +19,6 @@ from tirbench.gating import Pins
 from tirbench.judge import PairPlan, gpu_seconds, minimal_effect, workers_for
 from tirbench.judge.rule import WORKERS
 from tirbench.model import PairPrice, Timed
-from tirbench.store.pin import SESSION_SD
 
 FLUSH_US: Final = 63.0
 """Zeroing 256 MiB on an H200 (4.28 TB/s); on other devices the price is that much off."""

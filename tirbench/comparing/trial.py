@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tirbench import codec
+from tirbench import codec, selftest
 from tirbench.comparing.ask import Asked
 from tirbench.comparing.measure import Bench, Seen
 from tirbench.comparing.pairing import Pair, Paired, paired
@@ -79,7 +79,9 @@ def compare(
                 failures = tuple(bench.failed.values())
         else:
             verdicts, failures = {}, ()
+        known = selftest.notes(root, hardware, hint=asked.device == "cuda")
         report = _report(sides, rows, verdicts, failures, hardware)
+        report = replace(report, notes=(*report.notes, *known))
         text = json.dumps(codec.dump(report), allow_nan=False, indent=2)
         write(sides.folder / "report.json", text + "\n")
     return report

@@ -18,6 +18,7 @@ from tirbench.diagnostics.diagnostic import (
     did_you_mean,
     shown,
     visible,
+    without_quotes,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
         line_and_column,
         locate,
         locations,
+        lost_at,
         newer_syntax,
+        written_twice,
     )
 
 __all__ = [
@@ -42,9 +45,12 @@ __all__ = [
     "line_and_column",
     "locate",
     "locations",
+    "lost_at",
     "newer_syntax",
     "shown",
     "visible",
+    "without_quotes",
+    "written_twice",
 ]
 
 

@@ -197,10 +197,14 @@ def closest(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `word` was most likely meant to be, if any is near."""
     from difflib import get_close_matches  # 5 ms to import, so only for an error
 
-    names = sorted({str(candidate) for candidate in candidates})
-    lowered = {name.lower(): name for name in reversed(names)}
+    lowered: dict[str, list[str]] = {}
+    for name in sorted({str(candidate) for candidate in candidates}):
+        lowered.setdefault(name.lower(), []).append(name)
     close = get_close_matches(word.lower(), lowered, 1, 0.6)
-    return lowered[close[0]] if close else None
+    if not close:
+        return None
+    alike = lowered[close[0]]  # apart in case alone: `row` was `rows` before it was `ROWS`
+    return next(iter(get_close_matches(word, alike, 1, 0)), alike[0])
 
 
 def did_you_mean(word: str, candidates: Iterable[str], what: str = "") -> str:
@@ -213,6 +217,18 @@ def did_you_mean(word: str, candidates: Iterable[str], what: str = "") -> str:
         return ""
     listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     return f"{what}: {listed}"
+
+
+def without_quotes(value: object) -> str:
+    """The hint for a number, or true or false, that stands in quotes; empty for everything else."""
+    if not isinstance(value, str):
+        return ""
+    try:
+        float(value)
+    except ValueError:
+        if value not in ("true", "false"):
+            return ""
+    return f"without quotes: {value[:40]}"
 
 
 def _within(text: str, where: Position, span: tuple[int, int] | None) -> tuple[int, int]:

@@ -28,6 +28,9 @@ _STRINGS: Final = (
     ("'", re.compile(r"'[^'\n]*'")),
 )
 _ESCAPES: Final = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|e|.)", re.DOTALL)
+_SIMPLE: Final = {
+    f"\\{letter}": meant for letter, meant in zip('btnfr"\\', '\b\t\n\f\r"\\', strict=True)
+}
 _SHORT_TIME: Final = re.compile(r"(?:^|[T ])\d\d:\d\d(?!:)")
 _MAX_DEPTH: Final = 200
 
@@ -80,6 +83,27 @@ def locate(text: str, path: Path) -> Position:
     return Position(line=1, column=1, length=1, key_column=1, key_length=1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twice:
+    """A key or table that a document has twice: where the second stands, and the line of the first."""
+
+    path: Path
+    line: int
+    column: int
+    length: int
+    first_line: int
+
+
+def lost_at(text: str) -> int:
+    """Where a document stops being TOML: at the quote of a text that never ends; its end if it is right."""
+    return _scan(text).at
+
+
+def written_twice(text: str) -> Twice | None:
+    """The first key or table of a document that was there already."""
+    return _scan(text).twice
+
+
 def newer_syntax(text: str) -> tuple[Newer, ...]:
     """What in a document only TOML 1.1 would accept."""
     return tuple(_scan(text).newer)
@@ -111,6 +135,9 @@ class _Scanner:
         self.depth = 0
         self.found: dict[Path, Position] = {}
         self.newer: list[Newer] = []
+        self.given: dict[Path, int] = {}
+        """Offsets of keys and tables that may stand once."""
+        self.twice: Twice | None = None
         self.broken: set[int] = set()
         """Where inline tables over several lines begin."""
         self.tables: dict[Path, int] = {}
@@ -143,6 +170,7 @@ class _Scanner:
                 path = (*path, self.tables[path] - 1)
             self.found.setdefault(path, self.position(start, self.at, start, self.at))
         self.found[path] = self.position(start, self.at, start, self.at)
+        self.once(path, start, self.at)
         return path
 
     def pair(self, table: Path) -> None:
@@ -157,8 +185,22 @@ class _Scanner:
             self.found.setdefault(path, self.position(key_start, key_end, key_start, key_end))
         name, key_start, key_end = parts[-1]
         path = (*path, name)
+        self.once(path, key_start, key_end)
         self.value(path)
         self.found[path] = self.position(start, self.at, key_start, key_end)
+
+    def once(self, path: Path, start: int, end: int) -> None:
+        """Record a key or table where it is given, and the first that was given before."""
+        first = self.given.setdefault(path, start)
+        if first != start and self.twice is None:
+            place = self.position(start, end, start, end)
+            self.twice = Twice(
+                path=path,
+                line=place.line,
+                column=place.column,
+                length=place.length,
+                first_line=bisect_right(self.starts, first),
+            )
 
     def key(self) -> list[tuple[str, int, int]]:
         """The parts of a dotted key with their offsets."""
@@ -257,11 +299,10 @@ class _Scanner:
             if match[0][1] in "ex":
                 hint = "write \\u001B" if match[0][1] == "e" else "write \\u00HH"
                 self.note(start + match.start(), f"the escape {match[0]}", hint)
-        simple = {"\\n": "\n", "\\t": "\t", '\\"': '"', "\\\\": "\\"}
         return re.sub(
             r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)",
             lambda m: (
-                chr(int(m[1] or m[2], 16) % 0x110000) if m[1] or m[2] else simple.get(m[0], m[0])
+                chr(int(m[1] or m[2], 16) % 0x110000) if m[1] or m[2] else _SIMPLE.get(m[0], m[0])
             ),
             raw,
             flags=re.DOTALL,

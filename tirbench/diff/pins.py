@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from tirbench import digest
-from tirbench.model import (
-    TIMERS,
-    Case,
-    PinChange,
-    PinnedRow,
-    PinProblem,
-    PinVerdict,
-    TimerChoice,
-    Weakening,
-)
+from tirbench.bands import OTHER_UNIT
+from tirbench.diff import hardware
+from tirbench.diff.code import resources
+from tirbench.diff.protocols import placements_of
+from tirbench.model import PinChange, PinnedRow, PinProblem, PinVerdict, Weakening
 
 if TYPE_CHECKING:
     from tirbench.diff.side import Key, Pins, Side, Task
-
-OTHER_UNIT: Final = 0.01
-"""Relative; what another unit of the same product adds until it is known (MEASURING, section 4)."""
 
 BAND_SLACK: Final = 1.1
 """A band is estimated from a few rounds: only one that grew by more than a tenth says anything."""
@@ -32,14 +23,12 @@ UNDER_WAIVER: Final = {
 }
 """What `pin` writes into a reason when it is told to overlook something: how it begins, what it means."""
 
-MOST_PLACEMENTS: Final = 16
-MOST_ROUNDS: Final = 8
-
 
 def changes(base: Side, head: Side) -> tuple[PinChange, ...]:
     """Every row that one side has otherwise than the other; rows that only `env` or seal touch too."""
     found = []
-    for path in sorted({*base.pins, *head.pins}):
+    unreadable = {*base.broken, *head.broken}  # which says nothing of any row
+    for path in sorted({*base.pins, *head.pins} - unreadable):
         old, new = base.pins.get(path), head.pins.get(path)
         olds, news = (side.rows if side else {} for side in (old, new))
         any_side = new or old
@@ -60,6 +49,7 @@ def changes(base: Side, head: Side) -> tuple[PinChange, ...]:
                     new=after,
                     verdict=verdict,
                     notes=tuple(_notes(before, after)),
+                    resources=_resources(before, after),
                 )
             )
     return tuple(found)
@@ -92,7 +82,7 @@ def _same_code(before: PinnedRow, after: PinnedRow) -> bool:
 
 
 def _notes(before: PinnedRow | None, after: PinnedRow | None) -> Iterator[str]:
-    """What else a row says: code, environment, unit, resources, reason."""
+    """What else a row says: code, environment, unit, reason."""
     if before is None or after is None:
         return
     if before.code != after.code:
@@ -105,12 +95,17 @@ def _notes(before: PinnedRow | None, after: PinnedRow | None) -> Iterator[str]:
         yield f"environment {before.env} → {after.env}"
     if before.unit != after.unit:
         yield "another unit"
-    olds, news = dict(before.resources), dict(after.resources)
-    for name in sorted({*olds, *news}):
-        if olds.get(name) != news.get(name):
-            yield f"{name.replace('_', ' ')} {olds.get(name, '–')} → {news.get(name, '–')}"
     if after.reason and after.reason != before.reason:
         yield f"reason: {after.reason}"
+
+
+def _resources(
+    before: PinnedRow | None, after: PinnedRow | None
+) -> tuple[tuple[str, str, str], ...]:
+    """What the compiler says otherwise of another code; of the same code there is only more or less said."""
+    if before is None or after is None or before.code == after.code:
+        return ()
+    return resources(dict(before.resources), dict(after.resources))
 
 
 # --- What weakens the record ----------------------------------------------------------------------
@@ -128,6 +123,7 @@ def weakenings(base: Side, head: Side, moved: tuple[PinChange, ...]) -> Iterator
                 text=f"deleted, with {len(pins.baseline.rows)} rows",
                 place=path,
             )
+    yield from _of_devices(base, head)
     for one in moved:
         task = head.tasks.get(one.workload)
         if one.path in gone or task is None:
@@ -142,6 +138,22 @@ def weakenings(base: Side, head: Side, moved: tuple[PinChange, ...]) -> Iterator
                 reason=reason,
                 place=one.path,
             )
+
+
+def _of_devices(base: Side, head: Side) -> Iterator[Weakening]:
+    """Facts of a device that rows are still pinned on: which kernels it can run hangs on them."""
+    for folder, was in sorted(base.capabilities.items()):
+        now = head.capabilities.get(folder)
+        left = sorted(path for path in head.pins if path.startswith(f"{folder}/"))
+        if not left or now == was:
+            continue
+        gone = "what device it is of was deleted"
+        yield Weakening(
+            workload=head.pins[left[0]].baseline.workload,
+            subject=f"baseline {folder.rpartition('/')[2]}",
+            text=gone if now is None else f"of compute capability {now:g} instead of {was:g}",
+            place=f"{folder}/device.toml",
+        )
 
 
 def _of_row(one: PinChange, old: Task | None, new: Task) -> Iterator[tuple[str, str | None]]:
@@ -256,60 +268,14 @@ def _missing(base: Side, head: Side) -> Iterator[PinProblem]:
     for name, task in sorted(head.tasks.items()):
         before = base.tasks.get(name)
         old = set(before.keys) if before else set()
-        for path, hardware in _hardware(head, task):
-            pinned = head.pins[path].rows if path in head.pins else {}
+        for place in hardware.places(task, head):
+            pinned = head.pins[place.path].rows if place.path in head.pins else {}
             for key in task.keys:
-                if key not in old and key not in pinned and _is_pinned(task, key, hardware):
+                if key not in old and key not in pinned and hardware.belongs(task, key, place):
                     yield PinProblem(
                         kind="missing",
                         workload=name,
                         path=task.workload.source.path,
-                        subject=f"{name}/{key[0]}/{key[1]} on {hardware}",
+                        subject=f"{name}/{key[0]}/{key[1]} on {place.hardware}",
                         text="new and not pinned yet",
                     )
-
-
-def _hardware(head: Side, task: Task) -> list[tuple[str, str]]:
-    """Baseline path of a workload on every hardware that some workload beside it is pinned on."""
-    folder = task.workload.source.folder
-    prefix = f"{folder}/baselines/" if folder else "baselines/"
-    names = {
-        path.removeprefix(prefix).partition("/")[0] for path in head.pins if path.startswith(prefix)
-    }
-    return [(f"{prefix}{name}/{task.workload.name}.toml", name) for name in sorted(names)]
-
-
-def _is_pinned(task: Task, key: Key, hardware: str) -> bool:
-    """Whether a row belongs into the record: kernels and the gate's reference of what runs by default."""
-    case, one = task.cases[key[0]], task.implementation(key)
-    if one is None or case.skipped is not None or one.skipped is not None:
-        return False
-    wanted = "cpu" if hardware.startswith("cpu-") else "cuda"
-    needed = one.requires.device or task.workload.requires.device
-    lists = {"default"} if wanted == "cuda" else {"cpu"}
-    counts = one.role == "kernel" or one.name == task.workload.gate.reference
-    return counts and needed in (None, wanted) and bool(case.selected_by & lists)
-
-
-def placements_of(case: Case, protocol: str) -> int | None:
-    """K of a protocol digest; `None` where the case as it is now is not measured in that way at all."""
-    return _of_timer(case).get(protocol)
-
-
-def _of_timer(case: Case) -> dict[str, int]:
-    """K by the digest of every protocol that the command line can ask for.
-
-    `[timer]` is all of a case that its protocol depends on, so cases with one such table share the answer.
-    """
-    choice = case.workload.timer
-    if choice not in _BY_TIMER:
-        _BY_TIMER[choice] = {
-            digest.protocol(case, timer, placements, rounds): placements
-            for timer in TIMERS
-            for placements in range(1, MOST_PLACEMENTS + 1)
-            for rounds in range(1, MOST_ROUNDS + 1)
-        }
-    return _BY_TIMER[choice]
-
-
-_BY_TIMER: Final[dict[TimerChoice, dict[str, int]]] = {}

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tirbench import digest
 from tirbench.digest import closure
-from tirbench.model import Baseline, BoundFunction, BoundImplementation, Case, PinnedRow, Workload
+from tirbench.model import (
+    Baseline,
+    BoundFunction,
+    BoundImplementation,
+    BoundLaunch,
+    Case,
+    PinnedRow,
+    Workload,
+)
 
 if TYPE_CHECKING:
     from tirbench.digest import Read
@@ -53,7 +61,7 @@ class Task:
             (one for one in (case.implementations if case else ()) if one.name == key[1]), None
         )
 
-    def text_of(self, function: BoundFunction | None) -> dict[str, str]:
+    def text_of(self, function: BoundFunction | BoundLaunch | None) -> dict[str, str]:
         """The definitions that a function of a file reaches, by path."""
         if function is None or ":" not in function.target:
             return {}
@@ -97,6 +105,7 @@ class Side:
         pins: baselines by path.
         unreadable: files that are there and cannot be read, with the reason; workloads by path.
         broken: baselines that cannot be read, with the reason, by path.
+        capabilities: compute capability of the devices that are pinned on, by the folder of their baselines.
     """
 
     name: str
@@ -104,3 +113,4 @@ class Side:
     pins: Mapping[str, Pins]
     unreadable: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
+    capabilities: Mapping[str, float] = field(default_factory=dict)

@@ -4,6 +4,7 @@
 one a sound process.
 """
 
+from tirbench.execute.cores import Division, division
 from tirbench.execute.deadlines import Deadlines
 from tirbench.execute.events import (
     CaseDone,
@@ -23,6 +24,7 @@ __all__ = [
     "CaseDone",
     "Deadlines",
     "DeviceLock",
+    "Division",
     "Event",
     "Reported",
     "RowDone",
@@ -30,6 +32,7 @@ __all__ = [
     "WorkerReplaced",
     "Workers",
     "describe",
+    "division",
     "execute",
     "execute_over",
     "gpus",

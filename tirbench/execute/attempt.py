@@ -23,6 +23,10 @@ TICK_S: Final = 1.0
 """How often a silent worker is looked after: the length of its log. Rare, as its CPU is measured."""
 
 
+MEMORY_LEFT: Final = "memory ran out in a worker that had run other cases"
+"""Why rows run again in a fresh worker: what those cases kept may be all that is missing."""
+
+
 class WorkerLike(Protocol):
     """What an attempt needs of a worker; `tirbench.execute.pool.Worker` is the real one."""
 
@@ -191,6 +195,9 @@ class Attempt:
             again = Judged(again=tuple(self._open.values()), alone=True)
             self._close(again, replace="an error of the GPU that may be another row's")
             return
+        if self._used and isinstance(outcome, Failed) and outcome.cause == "out_of_memory":
+            self._close(Judged(again=tuple(self._open.values())), replace=MEMORY_LEFT)
+            return
         del self._open[row.implementation]
         if isinstance(outcome, Timed) and (disturbance := self._watch.disturbance()):
             self._disturbed.append(row)
@@ -232,6 +239,9 @@ class Attempt:
         unanswered = tuple(self._open.values())
         if not unanswered:  # it happened while the case was put away
             self._close(Judged(), replace=fault.reason)
+            return
+        if self._used and fault.cause == "out_of_memory":
+            self._close(Judged(again=unanswered), replace=MEMORY_LEFT)
             return
         judged = blame.judge(
             end,

@@ -12,6 +12,7 @@ import platform
 import re
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -54,13 +55,13 @@ def has_cuda(environ: Mapping[str, str] | None = None, module: Any = None) -> bo
 
 
 def lock_name(device: Literal["cuda", "cpu"], module: Any = None) -> str:
-    """What a run on this device locks: the UUID of the first visible GPU, or `cpu`."""
+    """What a run on this device locks: the UUID of the GPU or MIG instance that it uses, or `cpu`."""
     if device == "cpu":
         return "cpu"
     try:
         with nvml.session(module) as library:
-            gpus = nvml.visible(library)
-            return gpus[0].uuid if gpus else "gpu"
+            gpu = nvml.used(library)
+            return gpu.uuid if gpu is not None else "gpu"
     except NvmlMissing:
         return "gpu"  # one lock for all of them: too careful, never wrong
 
@@ -126,7 +127,21 @@ def _host_facts() -> dict[str, str]:
     }
     if hasattr(os, "sched_getaffinity"):
         facts["cpu_cores_usable"] = str(len(os.sched_getaffinity(0)))
+    if (cuda := _cuda_of_torch()) is not None:
+        facts["cuda"] = cuda
     return facts
+
+
+def _cuda_of_torch() -> str | None:
+    """The CUDA that the installed torch is built for; `None` for one for the CPU. Torch is not imported."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    with suppress(OSError):
+        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+        if found := re.search(r"^cuda(?:: [^=\n]+)? = '([\d.]+)'", text, re.MULTILINE):
+            return found[1]
+    return None
 
 
 def _version(name: str) -> str | None:
@@ -140,20 +155,19 @@ def _version(name: str) -> str | None:
 def _describe_gpu(
     facts: dict[str, str], missing: dict[str, str], module: Any
 ) -> tuple[str, str | None, int | None]:
-    """Add what NVML knows of the first visible GPU; returns its name, unit and memory."""
+    """Add what NVML knows of the GPU that is used; returns its name, unit and memory."""
     try:
         with nvml.session(module) as library:
-            gpus = nvml.visible(library)
-            if not gpus:
+            gpu = nvml.used(library)
+            if gpu is None:
                 raise NvmlMissing("no GPU is visible")
-            gpu = gpus[0]
             memory: list[int] = []
 
             def keep_memory() -> str:
                 memory.append(int(nvml.read(library, "nvmlDeviceGetMemoryInfo", gpu.handle).total))
                 return f"{memory[0] / 2**30:.1f} GiB"
 
-            for name, read in _gpu_facts(library, gpu.handle).items():
+            for name, read in _gpu_facts(library, gpu.whole).items():
                 _note(name, read, facts, missing)
             _note("memory", keep_memory, facts, missing)
             return gpu.name, unit_of(gpu.uuid), memory[0] if memory else None

@@ -21,11 +21,15 @@ class NvmlMissing(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU (or MIG instance) that this process may use, in the order of CUDA's numbers."""
+    """One GPU (or MIG instance) that this process may use, in the order of CUDA's numbers.
+
+    `whole` is the handle of the GPU that an instance is a part of: it alone has clocks, power and heat.
+    """
 
     uuid: str
     name: str
     handle: Any
+    whole: Any
 
 
 def load() -> Any:
@@ -103,14 +107,30 @@ def visible(nvml: Any, environ: Mapping[str, str] | None = None) -> list[Gpu]:
             if handle is None:
                 break
             handles.append(handle)
-    return [
-        Gpu(
-            uuid=read(nvml, "nvmlDeviceGetUUID", handle),
-            name=read(nvml, "nvmlDeviceGetName", handle),
-            handle=handle,
-        )
-        for handle in handles
-    ]
+    return [_gpu(nvml, handle, _whole(nvml, handle)) for handle in handles]
+
+
+def used(nvml: Any, environ: Mapping[str, str] | None = None) -> Gpu | None:
+    """The GPU that a process computes on that takes the first: of a divided one its first instance."""
+    return next(iter(instances(nvml, environ)), None)
+
+
+def _gpu(nvml: Any, handle: Any, whole: Any) -> Gpu:
+    return Gpu(
+        uuid=read(nvml, "nvmlDeviceGetUUID", handle),
+        name=read(nvml, "nvmlDeviceGetName", handle),
+        handle=handle,
+        whole=whole,
+    )
+
+
+def _whole(nvml: Any, handle: Any) -> Any:
+    """The GPU of an instance; anything else is whole."""
+    if not str(read(nvml, "nvmlDeviceGetUUID", handle)).startswith("MIG-"):
+        return handle
+    with suppress(NvmlMissing):
+        return read(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+    return handle
 
 
 def _handle(nvml: Any, entry: str, every: list[Any], uuids: list[str]) -> Any | None:
@@ -149,8 +169,5 @@ def _parts(nvml: Any, gpu: Gpu) -> list[Gpu]:
     for slot in range(slots):
         with suppress(NvmlMissing):  # an empty slot
             handle = read(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, slot)
-            uuid = read(nvml, "nvmlDeviceGetUUID", handle)
-            found.append(
-                Gpu(uuid=uuid, name=read(nvml, "nvmlDeviceGetName", handle), handle=handle)
-            )
+            found.append(_gpu(nvml, handle, gpu.handle))
     return found

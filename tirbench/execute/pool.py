@@ -21,7 +21,7 @@ from tirbench.execute.deadlines import GRACE_S, START_S
 from tirbench.execute.wire import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tirbench.model import Job
@@ -169,8 +169,19 @@ class Server:
         self.listen()
         return not self._control.closed
 
-    def fork(self, timeout_s: float) -> Worker:
+    def fork(
+        self,
+        timeout_s: float,
+        *,
+        cores: Sequence[int] = (),
+        role: Literal["worker", "builder"] = "worker",
+    ) -> Worker:
         """Fork a worker, waiting for the imports of the server if need be.
+
+        Args:
+            timeout_s: how long to wait.
+            cores: the processors it keeps to; empty for all.
+            role: what it obeys: `tirbench.execute.worker` or `builder`.
 
         Raises:
             MeasurementError: the server died or did not answer in time.
@@ -179,7 +190,8 @@ class Server:
         channel = Channel(ours)
         end = time.monotonic() + timeout_s
         with theirs:
-            self.tell({"do": "fork"}, fds=(theirs.fileno(),))
+            message = {"do": "fork", "as": role, "cores": list(cores)}
+            self.tell(message, fds=(theirs.fileno(),))
         self._forked = None
         while self._forked is None:
             self.listen()
@@ -242,7 +254,11 @@ class Server:
 
 
 class Workers:
-    """Starts workers, from one server for each device; a context manager that ends them all."""
+    """Starts workers, from one server for each device; a context manager that ends them all.
+
+    Attributes:
+        cores: the processors that workers keep to; empty for all.
+    """
 
     def __init__(
         self,
@@ -264,6 +280,7 @@ class Workers:
         self._preload = preload
         self._environ = os.environ if environ is None else environ
         self._start_s = start_s
+        self.cores: Sequence[int] = ()
         self._servers: dict[str, Server] = {}
         self._refused: dict[str, MeasurementError] = {}
 
@@ -292,11 +309,19 @@ class Workers:
             raise self._refused[device]
         server = self.warm(device)
         try:
-            return server.fork(self._start_s)
+            return server.fork(self._start_s, cores=self.cores)
         except MeasurementError as error:
             if server.imported_s is None:
                 self._refused[device] = error
             raise
+
+    def start_builder(self, device: Literal["cuda", "cpu"], cores: Sequence[int]) -> Worker:
+        """A process that builds ahead, on these processors.
+
+        Raises:
+            MeasurementError: none could be started.
+        """
+        return self.warm(device).fork(self._start_s, cores=cores, role="builder")
 
     def close(self) -> None:
         """End all servers and workers."""

@@ -24,7 +24,7 @@ import warnings
 from contextlib import suppress
 from typing import Any, Final
 
-from tirbench.execute import processes, worker
+from tirbench.execute import builder, processes, worker
 from tirbench.execute.wire import Channel
 
 LAST_KILL_S: Final = 5.0
@@ -96,15 +96,15 @@ class _Server:
         """Do what the parent asks for: `fork`, `signal` or `kill`; the dead are past both."""
         what, pid = message.get("do"), message.get("pid")
         if what == "fork":
-            self._fork(self._control.fds.pop(0))
+            self._fork(self._control.fds.pop(0), message)
         elif what == "signal" and pid in self._workers:
             with suppress(ProcessLookupError):
                 os.kill(pid, message["signal"])
         elif what == "kill" and pid in self._workers:
             processes.kill_group(pid)
 
-    def _fork(self, fd: int) -> None:
-        """Fork one worker, which talks to the parent over `fd`."""
+    def _fork(self, fd: int, message: dict[str, Any]) -> None:
+        """Fork one worker or builder, which talks to the parent over `fd`."""
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -116,7 +116,9 @@ class _Server:
                 os.close(self._wake_read)
                 os.close(self._wake_write)
                 self._control.close()
-                status = worker.main(Channel(socket.socket(fileno=fd)), server)
+                begin = builder.main if message.get("as") == "builder" else worker.main
+                cores = message.get("cores") or ()
+                status = begin(Channel(socket.socket(fileno=fd)), server, cores)
             except BaseException:  # noqa: BLE001 - nothing may return into the loop of the server
                 traceback.print_exc()
             finally:

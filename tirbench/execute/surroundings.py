@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tirbench.errors import MeasurementError
 from tirbench.execute import nvml
+from tirbench.execute.cores import LEAST, division
 from tirbench.execute.lock import FOLDER_VARIABLE, DeviceLock
 from tirbench.execute.nvml import NvmlMissing
 from tirbench.model import Finding
@@ -47,6 +48,7 @@ def look(
     if device == "cuda":
         yield from _gpu(environ, module)
         yield _ptxas(environ)
+        yield _ahead()
     else:
         yield _no_gpu(environ, module)
         yield _load()
@@ -220,6 +222,25 @@ def _ptxas(environ: Mapping[str, str]) -> Finding:
         detail=what,
         remedy="pip install --force-reinstall triton, or set TRITON_PTXAS_PATH",
     )
+
+
+def _ahead() -> Finding:
+    """Whether there are cores to compile on while others measure."""
+    name = "building ahead"
+    found = division()
+    if found is None:
+        return Finding(
+            name=name,
+            status="no",
+            detail="too few processors to share: a kernel is compiled when its case comes",
+            remedy=f"give the run {LEAST} processors or more; numbers do not change",
+            optional=True,
+        )
+    every = len(found.building) + len(found.measuring)
+    detail = (
+        f"on {len(found.building)} of {every} processors, the others are the measuring worker's"
+    )
+    return Finding(name=name, status="yes", detail=detail, optional=True)
 
 
 def _compiler(environ: Mapping[str, str]) -> Finding:

@@ -170,16 +170,17 @@ class GpuReader:
     "ours" cannot be told from "theirs": only what was there before our worker counts as foreign.
     """
 
-    def __init__(self, library: Any, handle: Any, own: Callable[[], frozenset[int]]) -> None:
+    def __init__(self, library: Any, gpu: nvml.Gpu, own: Callable[[], frozenset[int]]) -> None:
         """Look once, before the worker has a context.
 
         Args:
             library: `pynvml`, initialised, or a stand-in.
-            handle: NVML's handle of the GPU.
+            gpu: where the worker measures; of an instance, clocks and heat are those of the whole.
             own: process ids of the worker and everything below it, now.
         """
         self._nvml = library
-        self._handle = handle
+        self._handle = gpu.handle
+        self._whole = gpu.whole
         self._own = own
         self._ours: frozenset[int] = frozenset()
         self._before = self._processes() or frozenset()
@@ -218,7 +219,7 @@ class GpuReader:
         """The processes that kept multiprocessors busy since the last look."""
         try:
             used = nvml.read(
-                self._nvml, "nvmlDeviceGetProcessUtilization", self._handle, self._seen_us
+                self._nvml, "nvmlDeviceGetProcessUtilization", self._whole, self._seen_us
             )
         except NvmlMissing:  # also where nothing ran since then
             return None
@@ -227,13 +228,16 @@ class GpuReader:
 
     def _processes(self) -> frozenset[int] | None:
         """Process ids with a compute context, as NVML numbers them."""
-        found = self._ask("nvmlDeviceGetComputeRunningProcesses")
-        return None if found is None else frozenset(process.pid for process in found)
+        try:
+            found = nvml.read(self._nvml, "nvmlDeviceGetComputeRunningProcesses", self._handle)
+        except NvmlMissing:
+            return None
+        return frozenset(process.pid for process in found)
 
     def _ask(self, function: str, *args: Any) -> Any:
         """One value; `None` where the device does not tell."""
         try:
-            return nvml.read(self._nvml, function, self._handle, *args)
+            return nvml.read(self._nvml, function, self._whole, *args)
         except NvmlMissing:
             return None
 
@@ -361,11 +365,11 @@ def watch_device(
     opened = ExitStack()
     try:
         library = opened.enter_context(nvml.session(module))
-        gpus = nvml.visible(library, environ)
+        gpu = nvml.used(library, environ)
     except NvmlMissing:
-        gpus = []
-    if not gpus:
+        gpu = None
+    if gpu is None:
         opened.close()
         return NoWatch()
-    reader = GpuReader(library, gpus[0].handle, lambda: processes.descendants(pid))
+    reader = GpuReader(library, gpu, lambda: processes.descendants(pid))
     return Sampler(reader.sample, on_close=opened.close)

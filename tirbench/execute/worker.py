@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tirbench.execute import logs, processes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tirbench.execute.wire import Channel
 
@@ -39,26 +39,52 @@ OOM_SCORE_ADJUSTMENT: Final = "500"
 CLOCKS: Final = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns")
 
 
-def main(channel: Channel, server: int) -> int:
+def main(channel: Channel, server: int, cores: Iterable[int] = ()) -> int:
     """Obey `open` and `case` until the connection closes; returns the exit status.
 
     Args:
         channel: the connection to the parent.
         server: process id of the server this worker was forked from.
+        cores: the processors it keeps to; empty for all.
     """
-    os.setsid()
-    processes.die_with_parent()
-    if os.getppid() != server:  # it died before the kernel knew whom we depend on
+    if not settle(server, cores, OOM_SCORE_ADJUSTMENT):
         return PARENT_GONE
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core of a GPU process is gigabytes
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
-    faulthandler.enable(file=2)  # where every thread stood, also when the parent aborts a hung one
     try:
         _Worker(channel).serve()
     except (BrokenPipeError, ConnectionResetError):
         return PARENT_GONE
     return 0
+
+
+def settle(server: int, cores: Iterable[int], oom_score: str) -> bool:
+    """Make a process of its own of what was just forked; false if its parent is gone already.
+
+    Args:
+        server: process id of the server it was forked from, with which it dies.
+        cores: the processors it keeps to; empty for all.
+        oom_score: how gladly the system may kill it for its memory.
+    """
+    os.setsid()
+    processes.die_with_parent()
+    if os.getppid() != server:  # it died before the kernel knew whom we depend on
+        return False
+    if chosen := frozenset(cores):
+        _keep_to(chosen)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core of a GPU process is gigabytes
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(oom_score)
+    faulthandler.enable(file=2)  # where every thread stood, also when the parent aborts a hung one
+    return True
+
+
+def _keep_to(cores: frozenset[int]) -> None:
+    """Run on these processors, with no more threads of torch than they are."""
+    try:
+        os.sched_setaffinity(0, cores)
+    except OSError:  # taken from us meanwhile: then all that are left
+        return
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(min(torch.get_num_threads(), len(cores)))
 
 
 class _Worker:

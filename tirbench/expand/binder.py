@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
-from tirbench.diagnostics import did_you_mean
+from tirbench.diagnostics import did_you_mean, without_quotes
 from tirbench.expression import (
     Expression,
     ExpressionError,
@@ -14,6 +14,7 @@ from tirbench.expression import (
     UnknownNameError,
     bind,
     describe,
+    site,
 )
 from tirbench.model import Arguments, BoundArguments, BoundFunction, Function
 from tirbench.values import OMIT, Code, CScalar, Dtype, Phase, TensorRef
@@ -124,7 +125,7 @@ class Binder:
 
     def dtype(self, expression: Expression | None, path: Path) -> Dtype | None:
         """A dtype of the case; noted where it is something else."""
-        value = self.bind(expression, path, Site(what="a dtype", latest=Phase.CASE))
+        value = self.bind(expression, path, site("a dtype", Phase.CASE))
         if isinstance(value, Dtype):
             return value
         if value is not None:
@@ -141,7 +142,8 @@ class Binder:
             return value
         if not isinstance(value, int) or isinstance(value, bool):
             message = f"{what} must be a whole number, got {describe(value)}"
-            self.note("TB023", path, message, argument)
+            hint = "divide with //" if isinstance(value, float) else without_quotes(value)
+            self.note("TB023", path, message, argument, hint=hint)
             return None
         if value < least:
             self.note("TB042", path, f"{what} must be at least {least}, got {value}", argument)
@@ -152,7 +154,7 @@ class Binder:
         """A finite number of the case that is not negative."""
         if argument is None:
             return None
-        value = self.bind(argument, path, Site(what=what, latest=Phase.CASE))
+        value = self.bind(argument, path, site(what, Phase.CASE))
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -219,22 +221,28 @@ def tensors_in(*values: object) -> dict[str, None]:
     """The names of the tensors that bound values refer to or read, in order of appearance."""
     found: dict[str, None] = {}
     for value in values:
-        match value:
-            case TensorRef():
-                found[value.name] = None
-            case Code():
-                found.update(dict.fromkeys(value.tensors))
-            case CScalar():
-                found.update(tensors_in(value.value))
-            case tuple():
-                found.update(tensors_in(*value))
-            case BoundArguments():
-                found.update(tensors_in(*value.positional, *(item for _, item in value.named)))
-            case BoundFunction():
-                found.update(tensors_in(value.args))
-            case _:
-                pass
+        _find_tensors(value, found)
     return found
+
+
+def _find_tensors(value: Any, found: dict[str, None]) -> None:
+    """Add the tensors of one value, told by its class: this is asked of every argument of every case."""
+    kind = value.__class__
+    if kind is TensorRef:
+        found[value.name] = None
+    elif kind is tuple:
+        for item in value:
+            _find_tensors(item, found)
+    elif kind is Code:
+        found.update(dict.fromkeys(value.tensors))
+    elif kind is BoundArguments:
+        _find_tensors(value.positional, found)
+        for _, item in value.named:
+            _find_tensors(item, found)
+    elif kind is BoundFunction:
+        _find_tensors(value.args, found)
+    elif kind is CScalar:
+        _find_tensors(value.value, found)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

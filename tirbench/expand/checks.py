@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tirbench.expression import Site, describe
+from tirbench.expression import Site, describe, site
 from tirbench.model import BoundCheck, BoundOutput, BoundWork, OutputCheck
 from tirbench.values import Code, Dtype
 
@@ -32,10 +32,10 @@ def bind_check(workload: Workload, layouts: Mapping[str, Layout], binder: Binder
     check = workload.check
     if check.oracle is None:
         return BoundCheck(dtype=check.dtype, disabled=check.disabled)
-    site = Site(what="an argument of the oracle", gathers=workload.ranks is not None)
-    oracle = binder.function(check.oracle, site)
+    where = Site(what="an argument of the oracle", gathers=workload.ranks is not None)
+    oracle = binder.function(check.oracle, where)
     seed_path = ("check", "oracle", "grad", "seed")
-    seed = None if check.grad_seed is None else binder.given(check.grad_seed, seed_path, site)
+    seed = None if check.grad_seed is None else binder.given(check.grad_seed, seed_path, where)
     return BoundCheck(
         oracle=oracle,
         dtype=check.dtype,
@@ -128,7 +128,7 @@ def bind_work(work: Work, binder: Binder) -> BoundWork:
         argument = getattr(work, name)
         if argument is None:
             continue
-        value = bound[name] = binder.bind(argument, ("work", name), Site(what=f"'{name}'"))
+        value = bound[name] = binder.bind(argument, ("work", name), site(f"'{name}'"))
         if isinstance(value, Code) or (value is None and binder.failed):
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.expand.binder import CALL, Item, bound_arguments, tensors_in, whole_numbers
-from tirbench.expression import Expression, Site, describe
+from tirbench.expression import Expression, describe, site
 from tirbench.launch import kind_of
 from tirbench.model import (
     BoundFunction,
@@ -122,7 +121,7 @@ def _option(value: object, option: Option, path: Path, key: str, binder: Binder)
             return _bind_exprs(value, option, path, key, binder)
         case "grad":
             gradient: dict[str, Any] = dict(value)  # type: ignore[call-overload]  # pairs, as load made it
-            seed = binder.given(gradient["seed"], (*path, "seed"), Site(what="a gradient's seed"))
+            seed = binder.given(gradient["seed"], (*path, "seed"), site("a gradient's seed"))
             return ("of", gradient["of"]), ("seed", seed)
         case _:
             return value  # type: ignore[return-value]  # text, or a tuple of texts
@@ -134,17 +133,12 @@ def _bind_exprs(value: object, option: Option, path: Path, key: str, binder: Bin
         return tuple(
             _bind_exprs(item, option, (*path, i), key, binder) for i, item in enumerate(value)
         )
-    site = _site(key, option.latest)
+    where = site(f"'{key}'", option.latest)
     if option.tuned and isinstance(value, Expression):
         scope = binder.scope
         meta = [n for n in value.names if n not in scope.values and n not in scope.tensors]
-        site = replace(site, meta=frozenset(meta)) if meta else site
-    return binder.bind(value, path, site)  # type: ignore[arg-type]  # an argument by its form
-
-
-@lru_cache(maxsize=64)
-def _site(key: str, latest: Phase) -> Site:
-    return Site(what=f"'{key}'", latest=latest)
+        where = replace(where, meta=frozenset(meta)) if meta else where
+    return binder.bind(value, path, where)  # type: ignore[arg-type]  # an argument by its form
 
 
 def _check_scalars(items: list[Item], kind: str, c_scalars: bool, binder: Binder) -> None:
@@ -209,12 +203,12 @@ def _requirements(
     """What the implementation and its workload require together, with `memory` as a number."""
     if common == _NOTHING and own.memory is None:
         return own
-    site = Site(what="a size of memory", latest=Phase.CASE)
+    where_read = site("a size of memory", Phase.CASE)
     sizes = []
     for memory, where in ((own.memory, path), (common.memory, ())):
         if memory is not None:
             place = (*where, "requires", "memory")
-            size = binder.integer(memory, place, site, least=0, what="memory")
+            size = binder.integer(memory, place, where_read, least=0, what="memory")
             sizes += [size] if isinstance(size, int) else []
     bounds = [bound for bound in (common.capability, own.capability) if bound]
     return Requirements(

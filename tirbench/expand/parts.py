@@ -51,12 +51,17 @@ class Parts:
             bind: binds it.
             extra: what it depends on besides the values that its expressions read.
         """
-        values, later = binder.scope.values, binder.scope.later
-        read = [
-            identity(values[name]) if name in values else (None, later.get(name))
-            for name in self._reads[path]
-        ]
-        key = (path, extra, *read)
+        scope, reads = binder.scope, self._reads[path]
+        key = scope.key((path, extra), reads) or (
+            path,
+            extra,
+            *(
+                identity(scope.values[name])
+                if name in scope.values
+                else (None, scope.later.get(name))
+                for name in reads
+            ),
+        )
         found = self._bound.get(key)
         if found is None:
             found = bind()

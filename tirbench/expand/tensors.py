@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from tirbench.expand.binder import tensors_in, whole_numbers
@@ -13,9 +14,8 @@ from tirbench.expression import (
     INT_LIMIT,
     Expression,
     Layout,
-    Site,
-    identity,
     is_value,
+    site,
     strides_of,
 )
 from tirbench.model import BoundTensor
@@ -48,10 +48,8 @@ class Memo:
 
     def key(self, name: str, scope: Scope) -> tuple[object, ...] | None:
         """What a tensor depends on in a case; `None` where that is not all values of the case."""
-        reads, values = self._reads[name], scope.values
-        if reads is None or not all(read in values for read in reads):
-            return None
-        return (name, *(identity(values[read]) for read in reads))
+        reads = self._reads[name]
+        return None if reads is None else scope.key((name,), reads)
 
     def _names(self, tensor: Tensor) -> tuple[str, ...] | None:
         """The names that a tensor reads; `None` where the layout of another tensor is among them."""
@@ -152,12 +150,12 @@ class Layouts(Mapping[str, Layout]):
                 return Layout(dtype=dtype, shape=())
             return Layout(dtype=dtype, shape=base.shape, strides=self.strides(tensor, base.strides))
         latest = Phase.DEVICE if tensor.role == "scratch" else Phase.CASE
-        site = Site(what="a shape", latest=latest)
+        where = site("a shape", latest)
         path = self.origin(tensor, "shape")
         shape = tuple(
             1 if size is None else size
             for i, argument in enumerate(tensor.shape)
-            for size in [binder.integer(argument, (*path, i), site, least=1, what="a size")]
+            for size in [binder.integer(argument, (*path, i), where, least=1, what="a size")]
         )
         return Layout(dtype=dtype, shape=shape, strides=self.strides(tensor, None))
 
@@ -177,7 +175,7 @@ class Layouts(Mapping[str, Layout]):
         if tensor.strides is None:
             return default
         latest = Phase.DEVICE if tensor.role == "scratch" else Phase.CASE
-        site = Site(what="a stride", latest=latest)
+        where = site("a stride", latest)
         path = self.origin(tensor, "strides")
         if len(tensor.strides) != len(tensor.shape or tensor.strides):
             rank = len(tensor.shape or ())
@@ -188,7 +186,7 @@ class Layouts(Mapping[str, Layout]):
             0 if stride is None else stride
             for i, argument in enumerate(tensor.strides)
             for stride in [
-                self.binder.integer(argument, (*path, i), site, least=0, what="a stride")
+                self.binder.integer(argument, (*path, i), where, least=0, what="a stride")
             ]
         )
 
@@ -205,8 +203,8 @@ class Layouts(Mapping[str, Layout]):
     def order(self, tensor: Tensor, rank: int) -> tuple[int, ...]:
         """The dimensions of the base in the order of the view; as they are where that is wrong."""
         path = (*tensor.path, "permute")
-        site = Site(what="a permutation", latest=Phase.CASE)
-        bound = self.binder.several(tensor.permute or (), path, site)
+        where = site("a permutation", Phase.CASE)
+        bound = self.binder.several(tensor.permute or (), path, where)
         order = tuple(whole_numbers(bound))
         if sorted(order) != list(range(rank)) or len(order) != len(bound):
             listed = ", ".join(map(str, range(rank)))
@@ -229,11 +227,11 @@ def bind_tensor(tensor: Tensor, layouts: Layouts, computed: frozenset[str]) -> B
     binder = layouts.binder
     layout = layouts[tensor.name]
     latest = Phase.DEVICE if tensor.role == "scratch" else Phase.CASE
-    site = Site(what="an offset", latest=latest)
     offset: Bound = 0
     if tensor.offset is not None:
         path = (*tensor.path, "offset")
-        offset = binder.integer(tensor.offset, path, site, least=0, what="an offset")
+        where = site("an offset", latest)
+        offset = binder.integer(tensor.offset, path, where, least=0, what="an offset")
     init = None if tensor.name in layouts.untyped else bind_init(tensor, layout, binder)
     inited = tensor.init is not None or tensor.name in computed
     restored = tensor.role == "inout" or (tensor.role == "scratch" and inited)
@@ -280,8 +278,12 @@ def _check_memory(tensor: BoundTensor, layouts: Layouts) -> None:
 
 def span_bytes(layout: Layout) -> int | None:
     """Bytes from the first element to the end of the last; `None` where the device decides."""
-    strides = strides_of(layout)
-    if not is_value(layout.shape) or not is_value(strides):
+    if not is_value(layout.shape):
+        return None
+    if layout.strides is None:
+        return prod(whole_numbers(layout.shape)) * layout.dtype.itemsize
+    strides = layout.strides
+    if not is_value(strides):
         return None
     pairs = zip(whole_numbers(layout.shape), whole_numbers(strides), strict=False)
     return (sum((size - 1) * stride for size, stride in pairs) + 1) * layout.dtype.itemsize

@@ -28,6 +28,7 @@ from tirbench.expression.scope import (
     describe,
     identity,
     is_value,
+    site,
     strides_of,
 )
 
@@ -53,5 +54,6 @@ __all__ = [
     "identity",
     "is_value",
     "parse",
+    "site",
     "strides_of",
 ]

@@ -7,6 +7,7 @@ depth and literals are bounded, so a hostile text costs no more than a friendly 
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
@@ -83,6 +84,18 @@ _REFUSED: Final[dict[type[ast.AST], tuple[str, str]]] = {
     ast.NamedExpr: ("assignments are not part of the language", "name it in [derive]"),
     ast.Starred: ("'*' arguments are not part of the language", ""),
 }
+
+
+_INSTEAD: Final = {
+    "=": "compare with ==",
+    "?": "write a if condition else b",
+    "&&": "join conditions with and",
+    "||": "join conditions with or",
+    "!": "negate with not",
+}
+"""What expressions of other languages have here; asked only where Python's parser has given up."""
+
+_FOREIGN: Final = re.compile(r"&&|\|\||\?|!(?!=)|(?<![=!<>])=(?!=)")
 
 
 class ExpressionError(TirbenchError):
@@ -182,6 +195,11 @@ def _syntax_tree(text: str) -> ast.expr:
             return ast.parse(line, mode="eval").body
     except SyntaxError as error:
         at = None if error.offset is None else (min(indent + error.offset - 1, len(text) - 1), 1)
+        foreign = _FOREIGN.search(text)
+        if foreign is not None:
+            place = (foreign.start(), len(foreign[0]))
+            message = f"'{foreign[0]}' is not part of the language"
+            raise ExpressionError(message, hint=_INSTEAD[foreign[0]], span=place) from None
         raise ExpressionError(f"not an expression: {error.msg}", span=at) from None
     except (Warning, ValueError, MemoryError, RecursionError) as error:
         reason = str(error) or "nested too deeply"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.expression.parse import CONSTANT_NAMES, DEVICE_NAMES
@@ -57,6 +59,12 @@ class Site:
 ANYWHERE: Final = Site()
 
 
+@lru_cache(maxsize=256)
+def site(what: str, latest: Phase = Phase.DATA) -> Site:
+    """The place that errors call `what`, made once: a few stand for thousands of expressions."""
+    return Site(what=what, latest=latest)
+
+
 @dataclass(slots=True, kw_only=True)
 class Scope:
     """The names of one case.
@@ -74,13 +82,30 @@ class Scope:
     tensors: Mapping[str, Layout] = field(default_factory=dict)
     ranked: bool = False
     memo: dict[tuple[object, ...], Value] = field(default_factory=dict)
+    _identities: dict[str, object] = field(default_factory=dict)
+
+    def key(self, head: tuple[object, ...], names: Iterable[str]) -> tuple[object, ...] | None:
+        """What depends on these names alone, as a key: `None` where the case does not know one of them."""
+        known = self._identities
+        try:
+            return (*head, *[known[name] for name in names])
+        except KeyError:
+            pass
+        for name in names:
+            if name not in self.values:
+                return None
+            known[name] = identity(self.values[name])
+        return (*head, *[known[name] for name in names])
+
+
+_NO_VALUES: Final = frozenset({TensorRef, CScalar, Code})
 
 
 def is_value(bound: object) -> bool:
     """Whether nothing in it needs a tensor or a device."""
-    if isinstance(bound, tuple):
-        return all(is_value(item) for item in bound)
-    return not isinstance(bound, TensorRef | CScalar | Code)
+    if bound.__class__ is tuple:
+        return all(map(is_value, bound))
+    return bound.__class__ not in _NO_VALUES
 
 
 def identity(value: Value) -> object:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench import codec, tensors
@@ -18,7 +19,8 @@ from tirbench.harness import timed
 from tirbench.harness.device import Device
 from tirbench.harness.requires import unmet
 from tirbench.harness.verify import Expected, bounds, verify
-from tirbench.launch import tirx, triton
+from tirbench.launch import inductor, tirx, triton
+from tirbench.launch.counting import Counts, counting
 from tirbench.launch.facts import together
 from tirbench.model import (
     CaseJob,
@@ -55,6 +57,7 @@ class CaseRun:
         self.verified: dict[str, Verification] = {}
         self.facts: dict[str, CodeFacts] = {}
         self.notes: dict[str, list[str]] = {name: [] for name in self.pending}
+        self.counts = Counts()
 
     def run(self) -> None:
         """Run the case; returns when every row is answered.
@@ -63,6 +66,8 @@ class CaseRun:
         watches blames the implementation announced last and runs the others in a fresh worker.
         """
         self._run()
+        if self.counts.found or self.counts.compiled:
+            self.report({"event": "kernels", "case": self.job.case, **asdict(self.counts)})
         if self.pending:
             raise AssertionError(f"{self.job.case} ended with {', '.join(self.pending)} unanswered")
         self.report({"event": "case_done", "case": self.job.case})
@@ -76,7 +81,7 @@ class CaseRun:
             if (dynamo := sys.modules.get("torch._dynamo")) is not None:
                 dynamo.reset()
             device = Device(self.plan.device)
-            shared = Shared(tensors.Arena(device.torch), chosen=dict(self.job.configurations))
+            shared = Shared(tensors.home(device.torch), chosen=dict(self.job.configurations))
             case = self.program.open(self.job.case, device, 0, shared)
         except Exception as error:  # noqa: BLE001 - tensors are drawn by functions of the workload
             return self.fail_all("allocate", error)
@@ -142,7 +147,7 @@ class CaseRun:
         """The launch closure of one implementation; `None` where building failed."""
         self.stage("build", declared.name)
         try:
-            with triton.own_compiler(compiled_by_torch=False):
+            with triton.own_compiler(compiled_by_torch=False), counting(self.counts):
                 launch = case.build(declared)
             if not callable(launch):
                 raise TypeError(
@@ -166,7 +171,9 @@ class CaseRun:
         try:
             with (
                 triton.own_compiler(compiled_by_torch=declared.compiled_by_torch),
+                nullcontext() if declared.compiled_by_torch else counting(self.counts),
                 triton.recorded(declared.launches_triton) as kernels,
+                inductor.recorded(declared.compiled_by_torch) as made_by_torch,
             ):
                 verification = verify(case, declared, launch, expected)
         except Exception as error:  # noqa: BLE001 - kernels raise what they like
@@ -185,17 +192,19 @@ class CaseRun:
         self.verified[declared.name] = verification
         if stage == "verify":
             self.notes[declared.name] += expected.notes(case, declared)
-            self.learn(declared, kernels)
+            self.learn(declared, kernels, inductor.code_facts(made_by_torch, case.device.arch))
         return True
 
-    def learn(self, declared: Declared, kernels: list[Any]) -> None:
-        """Keep the digest and resources of what was launched."""
+    def learn(self, declared: Declared, kernels: list[Any], compiled: CodeFacts | None) -> None:
+        """Keep the digest and resources of what was launched, and what tuners chose."""
         facts = together(
             triton.code_facts(kernels),
+            compiled,
             tirx.code_facts(declared.executables),
             *(read() for read in declared.facts),
         )
         chosen = [triton.chosen_configuration(kernel) for kernel in declared.tuned]
+        chosen += [] if compiled is None else [compiled.configuration]
         if facts is not None:
             text = triton.NEXT_KERNEL.join(filter(None, chosen)) or None
             self.facts[declared.name] = replace(facts, configuration=text)

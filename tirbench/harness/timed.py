@@ -215,7 +215,8 @@ def estimated(samples: Samples, timer: TimerName) -> Estimate:
 
     `midmean_us` is the mean over placements of the mean over rounds of the interquartile mean of calls.
     Rounds repeat one placement, so their spread within placements (pooled) says how well the number
-    comes back on the same seeds: placements are the same in every later run and add nothing to it.
+    comes back on the same seeds: placements are the same in every later run and add nothing to it. One round
+    says nothing of that, and gets no interval.
 
     Raises:
         ValueError: a sample is not positive and finite.
@@ -233,7 +234,7 @@ def estimated(samples: Samples, timer: TimerName) -> Estimate:
     return Estimate(
         timer=timer,
         midmean_us=centre,
-        half_width_us=centre * quantile * math.sqrt(within / len(placements)) if freedom else 0.0,
+        half_width_us=centre * quantile * math.sqrt(within / len(placements)) if freedom else None,
         mean_us=statistics.fmean(samples.means),
         median_us=statistics.median(ordered),
         min_us=ordered[0],

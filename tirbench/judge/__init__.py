@@ -14,6 +14,7 @@ from tirbench.judge.gate import (
 from tirbench.judge.pairs import estimate, read_worker, tau_squared
 from tirbench.judge.planning import PairPlan, gpu_seconds, minimal_effect, power, workers_for
 from tirbench.judge.rates import lower_bound, upper_bound
+from tirbench.judge.resolution import Trials, unresolved
 from tirbench.judge.rule import Limits, Policy
 from tirbench.judge.static_gate import StaticFacts, gate_static
 from tirbench.judge.verdict import Next, decide, incomparable, judge, missing, same_code, settle
@@ -26,6 +27,7 @@ __all__ = [
     "PairPlan",
     "Policy",
     "StaticFacts",
+    "Trials",
     "decide",
     "environment_text",
     "estimate",
@@ -46,6 +48,7 @@ __all__ = [
     "settle",
     "shift_since_pins",
     "tau_squared",
+    "unresolved",
     "upper_bound",
     "workers_for",
 ]

@@ -39,11 +39,12 @@ ENVIRONMENT_SHIFT: Final = 0.005
 ENVIRONMENT_ROWS: Final = 5
 """Fewer of them say nothing."""
 
-NEVER_STARTED: Final = ("load", "allocate")
-"""Stages whose failure is the machine's: no package, no memory."""
+ENDED: Final = frozenset({"crashed", "hung"})
+"""Causes that are an implementation's in whatever stage: it took its worker along."""
 
-ENDED: Final = ("crashed:", "hung:")
-"""How the reasons begin of implementations that took their worker along."""
+OF_THE_AUTHOR: Final = frozenset({"build", "verify", "reverify"})
+"""Stages in which an exception is the code's. Before them the machine lacks something; in between its timer
+fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +64,13 @@ class GateFacts:
         outcome: what the run says; `None` where it says nothing of the row.
         slower_than: T, relative.
         same_code: machine code and launch are those of the pin (`same_code_as_pinned`).
+        same_code_as_anchor: they are those with which the anchor was measured, where the pin's are others.
+        unresolved: why this machine cannot resolve T for the row, with what could; empty where it can.
         unit_allowance: relative; what another unit of the same product adds, 0 on the pin's own.
         environment: what the unchanged-code rows of the run say.
-        confirmable: whether the code at the row's last pin can be loaded and `--confirm` is on.
+        confirmable: whether the code at the row's last pin, or its anchor, can be loaded and measured.
         again: the time by fresh workers, where the code is the same.
-        confirmation: the verdict of `ab` against the code at the row's last pin.
+        confirmation: the verdict of `ab` against the code at the row's last pin, or its anchor.
         unpaired: the time over ten placements, where the old code cannot be loaded.
     """
 
@@ -83,6 +86,8 @@ class GateFacts:
     outcome: Outcome | None
     slower_than: float = 0.01
     same_code: bool = False
+    same_code_as_anchor: bool = False
+    unresolved: str = ""
     unit_allowance: float = 0.0
     environment: Environment
     confirmable: bool = True
@@ -110,8 +115,11 @@ def gate(facts: GateFacts) -> GateNext:
             facts, 3, "hardware", f"pinned on {facts.pinned_on}, measured on {facts.hardware}"
         )
     ratio = timed.estimate.midmean_us / pinned.midmean_us
+    if facts.unresolved:
+        why = f"{share(facts.slower_than)} cannot be resolved here: {facts.unresolved}"
+        return _decide(facts, 3, "unresolved", why, ratio)
     trip = _trip(facts, pinned, timed.estimate)
-    if not trip:
+    if trip is None:
         return _within(facts, pinned, ratio)
     return _tripped(facts, pinned, trip, ratio)
 
@@ -167,6 +175,8 @@ def _without_time(
     facts: GateFacts, outcome: Wrong | Failed | Verified | Skipped | None
 ) -> GateDecision:
     match outcome:
+        case Wrong(row=row, reason=reason) if row.role == "reference":
+            return _decide(facts, 3, "unmeasured", f"a reference, and wrong: {reason}")
         case Wrong(reason=reason):
             return _decide(facts, 1, "wrong", f"wrong: {reason}")
         case Failed(stage=stage, reason=reason) if is_at_fault(outcome):
@@ -184,34 +194,42 @@ def _without_time(
 def is_at_fault(failed: Failed) -> bool:
     """Whether a failure is one that the author of the code can fix: it crashed, hung or raised.
 
-    A reference is someone else's, and before it is built what fails is the machine: a package or
-    memory that it lacks.
+    A reference is someone else's, and what the machine lacks or does (memory, a free device, its clocks)
+    is no code's.
     """
-    if failed.reason.startswith(ENDED):
-        return True
-    lacking = failed.reason.startswith(("ImportError", "ModuleNotFoundError"))
-    return (
-        failed.row.role == "kernel"
-        and failed.stage not in NEVER_STARTED
-        and failed.stage != "time"
-        and not lacking
-    )
+    if failed.row.role == "reference":
+        return False
+    return failed.cause in ENDED or (failed.cause == "raised" and failed.stage in OF_THE_AUTHOR)
 
 
 # --- Rows with a time -----------------------------------------------------------------------------
 
 
-def _trip(facts: GateFacts, pinned: PinnedRow, estimate: Estimate) -> str:
-    """Which limit a time exceeds, with the figures; empty where it exceeds none."""
+@dataclass(frozen=True, slots=True)
+class _Trip:
+    """Which limit a time exceeds, with the figures; `against`: whose code says whether it is the code."""
+
+    text: str
+    against: Literal["pin", "anchor"]
+
+
+def _trip(facts: GateFacts, pinned: PinnedRow, estimate: Estimate) -> _Trip | None:
+    """The first limit that a time exceeds; `None` where it exceeds none.
+
+    What adds up from pin to pin can be seen in the code of the anchor alone: each step of it is as small as
+    a pin allows.
+    """
     allowed = max(pinned.band + facts.unit_allowance, facts.slower_than)
     ratio = estimate.midmean_us / pinned.midmean_us
     if ratio > 1 + allowed:
-        return f"{_change(ratio)} to its pin, beyond {share(allowed)}"
+        return _Trip(f"{_change(ratio)} to its pin, beyond {share(allowed)}", "pin")
     over_anchor = estimate.midmean_us / pinned.anchor_us
     allowed = 2 * facts.slower_than + facts.unit_allowance
     if over_anchor > 1 + allowed:
-        return f"{_change(over_anchor)} to its anchor, beyond {share(allowed)}"
-    return ""
+        crept = pinned.midmean_us > pinned.anchor_us
+        text = f"{_change(over_anchor)} to its anchor, beyond {share(allowed)}"
+        return _Trip(text, "anchor" if crept else "pin")
+    return None
 
 
 def _within(facts: GateFacts, pinned: PinnedRow, ratio: float) -> GateDecision:
@@ -223,46 +241,54 @@ def _within(facts: GateFacts, pinned: PinnedRow, ratio: float) -> GateDecision:
     return _decide(facts, 0, "same", f"{_change(ratio)}, within its band of {share(band)}", ratio)
 
 
-def _tripped(facts: GateFacts, pinned: PinnedRow, trip: str, ratio: float) -> GateNext:
-    shift = facts.environment.shift
+def _tripped(facts: GateFacts, pinned: PinnedRow, trip: _Trip, ratio: float) -> GateNext:
+    environment = facts.environment
     if (
-        shift is not None
-        and facts.environment.rows >= ENVIRONMENT_ROWS
-        and abs(shift) > ENVIRONMENT_SHIFT
+        environment.shift is not None
+        and environment.rows >= ENVIRONMENT_ROWS
+        and abs(environment.shift) > ENVIRONMENT_SHIFT
     ):
-        why = f"{trip}; but {facts.environment.rows} rows of unchanged code moved by {100 * shift:+.1f} %"
-        return _decide(facts, 3, "environment", why, ratio)
-    if facts.same_code:
-        if facts.again is None:
-            return _step(facts, "again", f"{trip}, with the code that was pinned")
-        again = _trip(facts, pinned, facts.again)
-        if again:
-            return _decide(
-                facts, 3, "environment", f"{again}, twice, with the code that was pinned", ratio
-            )
-        return _decide(facts, 0, "recovered", f"{trip}, but not again by fresh workers", ratio)
+        moved = (
+            f"{environment.rows} rows of unchanged code moved by {100 * environment.shift:+.1f} %"
+        )
+        return _decide(facts, 3, "environment", f"{trip.text}; but {moved}", ratio)
+    if facts.same_code if trip.against == "pin" else facts.same_code_as_anchor:
+        return _of_same_code(facts, pinned, trip, ratio)
     if facts.confirmable and (
         facts.confirmation is None or facts.confirmation.kind not in {"incomparable", "missing"}
     ):
         return _confirmed(facts, trip, ratio)
     if facts.unpaired is None:
-        return _step(facts, "unpaired", f"{trip}, and the code of the pin cannot be run beside it")
+        why = f"{trip.text}, and the code of the {trip.against} cannot be run beside it"
+        return _step(facts, "unpaired", trip, why)
     still = _trip(facts, pinned, facts.unpaired)
-    if still:
-        return _decide(facts, 1, "unpaired", f"{still}, over ten placements, unpaired", ratio)
-    return _decide(facts, 0, "recovered", f"{trip}, but not over ten placements", ratio)
+    if still is not None:
+        return _decide(facts, 1, "unpaired", f"{still.text}, over ten placements, unpaired", ratio)
+    return _decide(facts, 0, "recovered", f"{trip.text}, but not over ten placements", ratio)
 
 
-def _confirmed(facts: GateFacts, trip: str, ratio: float) -> GateNext:
+def _of_same_code(facts: GateFacts, pinned: PinnedRow, trip: _Trip, ratio: float) -> GateNext:
+    with_it = "with the code that was pinned"
+    if facts.again is None:
+        return _step(facts, "again", trip, f"{trip.text}, {with_it}")
+    again = _trip(facts, pinned, facts.again)
+    if again is not None:
+        return _decide(facts, 3, "environment", f"{again.text}, twice, {with_it}", ratio)
+    return _decide(facts, 0, "recovered", f"{trip.text}, but not again by fresh workers", ratio)
+
+
+def _confirmed(facts: GateFacts, trip: _Trip, ratio: float) -> GateNext:
     verdict = facts.confirmation
     if verdict is None:
-        return _step(facts, "confirm", trip)
+        return _step(facts, "confirm", trip, trip.text)
+    said = f"ab: {verdict.kind}, {verdict.reason}"
     if verdict.kind == "slower":
-        return _decide(facts, 1, "confirmed", f"{trip}; ab: slower, {verdict.reason}", ratio)
+        accept = "; `tirbench pin --accept` with a reason takes it as it is"
+        why = f"{trip.text}; {said}{accept if trip.against == 'anchor' else ''}"
+        return _decide(facts, 1, "confirmed", why, ratio)
     if verdict.kind == "undecided":
-        return _decide(facts, 3, "undecided", f"{trip}; ab: undecided, {verdict.reason}", ratio)
-    why = f"{trip}: environment, not code; ab: {verdict.kind}, {verdict.reason}"
-    return _decide(facts, 0, "not-code", why, ratio)
+        return _decide(facts, 3, "undecided", f"{trip.text}; {said}", ratio)
+    return _decide(facts, 0, "not-code", f"{trip.text}: environment, not code; {said}", ratio)
 
 
 def _decide(
@@ -282,8 +308,16 @@ def _decide(
     )
 
 
-def _step(facts: GateFacts, step: Literal["again", "confirm", "unpaired"], reason: str) -> GateStep:
-    return GateStep(case=facts.case, implementation=facts.implementation, step=step, reason=reason)
+def _step(
+    facts: GateFacts, step: Literal["again", "confirm", "unpaired"], trip: _Trip, reason: str
+) -> GateStep:
+    return GateStep(
+        case=facts.case,
+        implementation=facts.implementation,
+        step=step,
+        reason=reason,
+        against=trip.against,
+    )
 
 
 def _change(ratio: float) -> str:

@@ -10,14 +10,17 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.errors import UsageError
 from tirbench.launch.cscalar import CScalar
 from tirbench.launch.emit import Source, emit, emit_arguments, emit_tuple, literal
+from tirbench.launch.facts import of_kernels
 from tirbench.launch.kind import Kind, Option, Syntax
+from tirbench.launch.resources import machine_code, with_occupancy
 from tirbench.launch.sass import text_digest
-from tirbench.model import BoundLaunch, CodeFacts
+from tirbench.model import BoundLaunch, CodeFacts, MachineCode
 from tirbench.values import DTYPES, Phase
 
 if TYPE_CHECKING:
@@ -94,6 +97,7 @@ class CudaKernel:
         device: index of the device in torch.
         note: is given a function that says what a launch runs, when one is bound.
         core: the module `cuda.core`.
+        arch: what it was compiled for, `sm_90`.
     """
 
     source: CudaSource
@@ -101,6 +105,7 @@ class CudaKernel:
     device: int
     note: Callable[[Callable[[], CodeFacts]], None]
     core: Any
+    arch: str = ""
 
     def bind(
         self,
@@ -128,7 +133,7 @@ class CudaKernel:
         values = tuple(c_value(argument) for argument in args)
         self._check(values)
         self._allow(shared_bytes)
-        self.note(lambda: code_facts(self, shared_bytes))
+        self.note(lambda: code_facts(self, shared_bytes, prod(map(int, block))))
         config = self.core.LaunchConfig(
             grid=_in_clusters(grid, cluster),
             block=tuple(map(int, block)),
@@ -270,19 +275,28 @@ def _in_clusters(grid: Sequence[int], cluster: Sequence[int] | None) -> tuple[in
     return tuple(int(blocks) // int(side) for blocks, side in zip(whole, sides, strict=False))
 
 
-def code_facts(kernel: CudaKernel, shared_bytes: int) -> CodeFacts:
+def code_facts(kernel: CudaKernel, shared_bytes: int, threads: int) -> CodeFacts:
     """Digest and resources of a kernel.
 
     `spills` counts 32-bit registers, as Triton does: bytes of local memory of a thread, by four. Shared
     memory is what the kernel declares and what the launch adds.
+
+    Args:
+        kernel: loaded onto its device.
+        shared_bytes: what the launch adds.
+        threads: of a block.
     """
     attributes = kernel.kernel.attributes
-    return CodeFacts(
-        digest="sass:" + text_digest([bytes(kernel.code.code)]),
+    cubin = bytes(kernel.code.code)
+    code = MachineCode(
+        name=kernel.source.expression,
         registers=attributes.num_regs,
-        spills=attributes.local_size_bytes // 4,
+        stack_bytes=attributes.local_size_bytes,
         shared_bytes=attributes.shared_size_bytes + int(shared_bytes),
+        instructions=sum(one.instructions for one in machine_code(cubin)),
+        threads=threads,
     )
+    return of_kernels("sass:" + text_digest([cubin]), [with_occupancy(code, kernel.arch)])
 
 
 def prepared(
@@ -304,7 +318,7 @@ def prepared(
     code = compiled(source, specific(arch))
     from cuda import core
 
-    return CudaKernel(source=source, code=code, device=device, note=note, core=core)
+    return CudaKernel(source=source, code=code, device=device, note=note, core=core, arch=arch)
 
 
 def specific(arch: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from tirbench.launch.sass import headers, sections
@@ -122,6 +122,12 @@ def occupancy(code: MachineCode, arch: str) -> tuple[float, Limit] | None:
     }
     bound = min(blocks, key=lambda name: blocks[name])
     return blocks[bound] * warps / limits.warps, bound
+
+
+def with_occupancy(code: MachineCode, arch: str) -> MachineCode:
+    """A kernel with its occupancy, where that can be known."""
+    found = occupancy(code, arch)
+    return code if found is None else replace(code, occupancy=found[0], limited_by=found[1])
 
 
 # --- Reading --------------------------------------------------------------------------------------

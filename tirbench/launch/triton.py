@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
+from dataclasses import replace
 from typing import Any, Final
 
 from tirbench.launch.emit import Source, emit_arguments, emit_tuple
+from tirbench.launch.facts import of_kernels
 from tirbench.launch.kind import Kind, Option, Syntax
+from tirbench.launch.resources import machine_code, with_occupancy
 from tirbench.launch.sass import text_digest
-from tirbench.model import BoundArguments, BoundLaunch, CodeFacts
+from tirbench.model import BoundArguments, BoundLaunch, CodeFacts, MachineCode
 from tirbench.values import Phase
 
 LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -159,6 +162,30 @@ def chosen_configuration(kernel: Any) -> str | None:
     return NEXT_SHAPE.join(dict.fromkeys(map(_text, chosen))) or None
 
 
+def compiling_tuner(kernel: Any) -> Any:
+    """Have the tuner of a kernel compile what it would time, and choose nothing; returns the kernel.
+
+    Args:
+        kernel: as `prepared` made it, with a tuner of its own; any other is left alone.
+    """
+    tuner = _tuner(kernel)
+    if tuner is None:
+        return kernel
+
+    def compile_one(*args: Any, config: Any, **meta: Any) -> list[float]:
+        chosen = {**meta, **config.all_kwargs()}
+        with suppress(Exception):  # a configuration that does not compile is none that is chosen
+            if config.pre_hook:  # it may give a tensor's descriptor the shape of a block
+                config.pre_hook({**tuner.nargs, **chosen})
+            tuner.fn.run(*args, **chosen)
+        return [0.0, 0.0, 0.0]
+
+    tuner._bench = compile_one  # noqa: SLF001 - what `Autotuner.run` times a configuration with
+    tuner.pre_hook = tuner.post_hook = lambda *_, **__: None  # they write to tensors
+    tuner.cache_results = False  # zeros are no times: none of them may reach the disk
+    return kernel
+
+
 def _tuner(kernel: Any) -> Any:
     """The autotuner among the decorators of a kernel, or `None`."""
     while kernel is not None:
@@ -210,18 +237,23 @@ def recorded(launches_triton: bool) -> Iterator[list[Any]]:
 
 
 def code_facts(compiled: list[Any]) -> CodeFacts | None:
-    """Digest and resources of the launched kernels; `None` where nothing was compiled.
-
-    Registers and spills are the largest, shared memory the largest, over the kernels of the sequence.
-    """
+    """Digest and resources of the launched kernels; `None` where nothing was compiled."""
     kernels = [kernel for kernel in compiled if getattr(kernel, "asm", {}).get("cubin")]
     if not kernels:
         return None
-    return CodeFacts(
-        digest="sass:" + text_digest(kernel.asm["cubin"] for kernel in kernels),
-        registers=max(kernel.n_regs for kernel in kernels),
-        spills=max(kernel.n_spills for kernel in kernels),
-        shared_bytes=max(kernel.metadata.shared for kernel in kernels),
+    digest = "sass:" + text_digest(kernel.asm["cubin"] for kernel in kernels)
+    return of_kernels(digest, [code for kernel in kernels for code in machine_code_of(kernel)])
+
+
+def machine_code_of(kernel: Any) -> tuple[MachineCode, ...]:
+    """What a compiled kernel needs of a device: also without one.
+
+    The shared memory is Triton's own count: whether it is static or added by the launch, it is so much.
+    """
+    shared, arch = int(kernel.metadata.shared), f"sm_{kernel.metadata.target.arch}"
+    return tuple(
+        with_occupancy(replace(code, shared_bytes=shared), arch)
+        for code in machine_code(bytes(kernel.asm["cubin"]))
     )
 
 
@@ -230,9 +262,11 @@ __all__ = [
     "NEXT_KERNEL",
     "chosen_configuration",
     "code_facts",
+    "compiling_tuner",
     "has_tuner",
     "interpreted",
     "is_tuned",
+    "machine_code_of",
     "prepared",
     "recorded",
     "space",

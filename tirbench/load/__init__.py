@@ -16,6 +16,7 @@ from tirbench.load.build import build
 from tirbench.load.directive import check_directive, schema_path
 from tirbench.load.kinds import register_installed
 from tirbench.load.meaning import check_meaning
+from tirbench.load.places import leads_outside
 from tirbench.load.read import VERSION, find_root, parse, read_text, version_is_read
 from tirbench.load.schema import SCHEMA_FILE, validate, warm, workload_schema
 from tirbench.model import Source
@@ -83,6 +84,9 @@ def _load(path: Path, root: Path) -> tuple[Workload | None, Problems]:
     except ValueError:
         name = absolute.name
     problems = Problems(name)
+    if leads_outside(path, root):  # its lines would be shown beside their faults
+        problems.add("TB001", (), "cannot be read: a link that leads out of the project")
+        return None, problems
     text = read_text(path, problems)
     document = None if text is None else parse(text, problems)
     if text is None or document is None or not version_is_read(document, problems):

@@ -9,8 +9,13 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tirbench.diagnostics import Problems
-    from tirbench.model import Path
+    from tirbench.model import Path as TomlPath
+
+MAX_SOURCE: Final = 1 << 20
+"""Bytes of a source file; reading one of Python takes two hundred times as much memory."""
 
 MAX_VALUES: Final = 100_000
 MAX_DEPTH: Final = 64
@@ -19,6 +24,16 @@ MAX_ENTRIES: Final = 1_000
 
 _PART: Final = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_KEY: Final = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{MAX_DEPTH}}}")
+
+
+def read_source(path: Path) -> tuple[bytes, str]:
+    """The bytes of a source file that a workload names, and why there are none."""
+    try:
+        if path.stat().st_size > MAX_SOURCE:
+            return b"", f"larger than {MAX_SOURCE >> 20} MiB"
+        return path.read_bytes(), ""
+    except OSError as error:
+        return b"", error.strerror or str(error)
 
 
 def key_too_deep(text: str) -> int | None:
@@ -37,12 +52,10 @@ def key_too_deep(text: str) -> int | None:
 
 def within_bounds(document: dict[str, Any], problems: Problems) -> bool:
     """Whether a document is of a size that is read; noted if not."""
-    waiting: list[tuple[Path, Any]] = [((), document)]
+    waiting: list[tuple[TomlPath, Any]] = [((), document)]
     values = 0
     while waiting:
         path, value = waiting.pop()
-        if not isinstance(value, dict | list):
-            continue
         number = len(value)
         values += number
         if len(path) > MAX_DEPTH:
@@ -59,11 +72,11 @@ def within_bounds(document: dict[str, Any], problems: Problems) -> bool:
             problems.add("TB015", path[:2], message, hint="a file of contents: init kind 'file'")
             return False
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        waiting.extend(((*path, key), item) for key, item in items)
+        waiting += [((*path, key), item) for key, item in items if item.__class__ in (dict, list)]
     return True
 
 
-def _may_be_long(path: Path, value: dict[str, Any] | list[Any]) -> bool:
+def _may_be_long(path: TomlPath, value: dict[str, Any] | list[Any]) -> bool:
     """Lists of numbers, of cases, and of the points of an axis."""
     if isinstance(value, dict):
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from tirbench.diagnostics import closest, did_you_mean
@@ -10,15 +9,12 @@ from tirbench.load.kinds import KINDS
 from tirbench.load.names import names_in
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tirbench.diagnostics import Problems
     from tirbench.load.names import Names
     from tirbench.load.signatures import Definition, Signature
     from tirbench.model import Function, Launch
 
 _KERNEL_DECORATORS: Final = frozenset({"jit", "autotune", "heuristics"})
-_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def check_call(call: Launch | Function, definition: Definition, problems: Problems) -> None:
@@ -129,48 +125,7 @@ def _check_arguments(
         listed = ", ".join(f"'{name}'" for name in missing)
         plural = "s" * (len(missing) > 1)
         message = f"'{function}' needs the argument{plural} {listed}"
-        problems.add(
-            "TB053", path, message, hint="add them to args" if plural else "add it to args"
-        )
-
-
-def check_cuda(launch: Launch, file: Path, text: str, name: str, problems: Problems) -> None:
-    """A `.cu` file defines the kernel, with as many parameters as there are arguments."""
-    target = (*launch.path, "target")
-    try:
-        source = _COMMENT.sub(" ", file.read_text(encoding="utf-8", errors="replace"))
-    except OSError as error:
-        problems.add("TB051", target, f"'{text}' cannot be read: {error.strerror}")
-        return
-    kernels = re.findall(r"__global__[^;{}]*?\b([A-Za-z_]\w*)\s*\((?!\s*\d)", source)
-    match = re.search(rf"__global__[^;{{}}]*?\b{re.escape(name)}\s*\(", source)
-    if match is None:
-        hint = did_you_mean(name, [k for k in kernels if k != "__launch_bounds__"], "it defines")
-        problems.add("TB051", target, f"'{text}' defines no kernel '{name}'", hint=hint)
-        return
-    parameters = _c_parameters(source[match.end() :])
-    given = launch.args.positional
-    if parameters is None or launch.args.named or "omit" in names_in(given):
-        return
-    if len(given) != len(parameters):
-        message = f"'{name}' takes {len(parameters)} arguments, got {len(given)}"
-        hint = "its parameters: " + ", ".join(parameters)
-        problems.add("TB053", (*launch.path, "args"), message, hint=hint)
-
-
-def _c_parameters(source: str) -> list[str] | None:
-    """The parameters of a C function, from after its opening parenthesis; `None` if it never closes."""
-    depth, start, found = 0, 0, []
-    for index, character in enumerate(source[:20_000]):
-        if character in "(<[{":
-            depth += 1
-        elif character == ")" and depth == 0:
-            found.append(source[start:index])
-            parameters = [" ".join(parameter.split()) for parameter in found]
-            return [p for p in parameters if p and p != "void"]
-        elif character in ")>]}":
-            depth -= 1
-        elif character == "," and depth == 0:
-            found.append(source[start:index])
-            start = index + 1
-    return None
+        written = " and ".join(f"{name} = …" for name in missing)
+        by_name = not args.positional and (args.named or not signature.positional)
+        hint = f"add {written} to args" if by_name else f"add {listed} to args"
+        problems.add("TB053", path, message, hint=hint)

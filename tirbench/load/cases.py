@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tirbench.diagnostics import did_you_mean
+from tirbench.diagnostics import closest, did_you_mean, without_quotes
+from tirbench.load.names import dtype_hint
 from tirbench.values import Dtype
 
 if TYPE_CHECKING:
     from tirbench.diagnostics import Problems
     from tirbench.load.names import Names
-    from tirbench.model import Workload
+    from tirbench.model import Axis, Workload
     from tirbench.values import Value
 
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
@@ -38,28 +39,68 @@ def _check_axes(workload: Workload, problems: Problems) -> None:
     """Each axis binds the same names in every point, to values of one kind, each once."""
     for axis, points in workload.matrix:
         first = [name for name, _ in points[0]]
-        columns: dict[str, str] = {}
+        kinds = _kinds(points)
         seen: set[frozenset[tuple[str, Value]]] = set()
         for index, point in enumerate(points):
             path = ("matrix", axis, index)
             bound = [name for name, _ in point]
             if sorted(bound) != sorted(first):
-                missing = [name for name in first if name not in bound]
-                extra = [name for name in bound if name not in first]
-                what = f"lacks '{missing[0]}'" if missing else f"binds '{extra[0]}' as well"
-                message = f"this point {what}; all points of an axis bind the same names"
-                problems.add("TB030", path, message)
+                _note_other_names(first, bound, path, problems)
                 continue
             if frozenset(point) in seen:
                 problems.add("TB030", path, "this point is there already")
             seen.add(frozenset(point))
             for name, value in point:
-                kind = _kind(value)
-                place = (*path, name) if name != axis or len(point) > 1 else path
-                if columns.setdefault(name, kind) != kind:
-                    message = f"'{name}' is {columns[name]} in the first point and {kind} here"
-                    hint = "write 1.0 for a whole number among fractions" * (kind != "text")
-                    problems.add("TB030", place, message, hint=hint)
+                if _kind(value) != kinds[name]:
+                    place = (*path, name) if name != axis or len(point) > 1 else path
+                    _note_other_kind(name, value, kinds[name], place, problems)
+
+
+def _kinds(points: Axis) -> dict[str, str]:
+    """What kind of value each name of an axis has in most points; of equally many, in the first.
+
+    Among texts a dtype is no chance: the others are then misspelt.
+    """
+    columns: dict[str, list[str]] = {}
+    for point in points:
+        for name, value in point:
+            columns.setdefault(name, []).append(_kind(value))
+    return {
+        name: "a dtype" if {*kinds} == {"a dtype", "text"} else max(kinds, key=kinds.count)
+        for name, kinds in columns.items()
+    }
+
+
+def _note_other_names(
+    first: list[str], bound: list[str], path: tuple[str | int, ...], problems: Problems
+) -> None:
+    """Note a point that binds other names than the first of its axis."""
+    missing = [name for name in first if name not in bound]
+    extra = [name for name in bound if name not in first]
+    what = f"lacks '{missing[0]}'" if missing else f"binds '{extra[0]}' as well"
+    hint = ""
+    for name in extra if missing else ():
+        close = closest(name, missing)
+        if close is not None:
+            what, hint = f"binds '{name}'", f"did you mean '{close}'?"
+            path = (*path, name)
+    message = f"this point {what}; all points of an axis bind the same names"
+    problems.add("TB030", path, message, hint=hint, at="key" if hint else "value")
+
+
+def _note_other_kind(
+    name: str, value: Value, kind: str, path: tuple[str | int, ...], problems: Problems
+) -> None:
+    """Note a value that is of another kind than most of its axis."""
+    message = f"'{name}' is {kind} in the other points and {_kind(value)} here"
+    hint = ""
+    if kind == "a dtype" and isinstance(value, str):
+        message, hint = f"'{value}' is not a dtype", dtype_hint(value)
+    elif isinstance(value, str) and kind in ("a whole number", "a fraction", "true or false"):
+        hint = without_quotes(value)
+    elif {kind, _kind(value)} == {"a whole number", "a fraction"}:
+        hint = "write 1.0 for a whole number among fractions"
+    problems.add("TB030", path, message, hint=hint)
 
 
 def _kind(value: Value) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tirbench.load.cases import check_cases
 from tirbench.load.checks import check_checks
+from tirbench.load.kinds import KINDS
 from tirbench.load.names import check_expressions, collect_names, names_in
 from tirbench.load.targets import check_targets
 from tirbench.load.tensors import check_tensors
@@ -67,11 +68,35 @@ def _check_derive(workload: Workload, problems: Problems) -> None:
 
 
 def _check_timer(workload: Workload, problems: Problems) -> None:
-    """Budgets are finite (TOML has `inf` and `nan`)."""
+    """The timer can time what is launched; budgets are finite (TOML has `inf` and `nan`)."""
+    name = workload.timer.name
+    if name is not None:
+        device = _device(workload)
+        wanted = "cpu" if name == "wall" else "cuda"
+        if device not in (None, wanted):
+            whats = {"cpu": "the CPU", "cuda": "a GPU"}
+            message = f"'{name}' times work of {whats[wanted]}, and this runs on {whats[device]}"
+            hint = "leave it out: a timer of the device is chosen"
+            problems.add("TB054", ("timer", "name"), message, hint=hint)
+        if workload.timer.cudagraph_rep is not None and name != "cudagraph_proton":
+            message = f"'{name}' replays no graph, so nothing reads 'cudagraph_rep'"
+            hint = 'name = "cudagraph_proton", or repeat'
+            problems.add("TB054", ("timer", "cudagraph_rep"), message, hint=hint, at="key")
     for key in ("warmup", "repeat", "cudagraph_rep", "cooldown_s"):
         value = getattr(workload.timer, key)
         if value is not None and not 0 <= value < float("inf"):
             problems.add("TB014", ("timer", key), f"must be finite, got {value}")
+
+
+def _device(workload: Workload) -> Literal["cuda", "cpu"] | None:
+    """The one device that every kernel requires, by itself or by its kind."""
+    if workload.requires.device is not None:
+        return workload.requires.device
+    found = set()
+    for kernel in workload.kernels:
+        by_kind = {KINDS[step.kind].device for step in kernel.steps} - {None}
+        found.add(kernel.requires.device or next(iter(by_kind), None))
+    return found.pop() if len(found) == 1 else None
 
 
 def _check_deadlines(workload: Workload, problems: Problems) -> None:

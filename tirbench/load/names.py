@@ -29,6 +29,21 @@ HARNESS_NAMES: Final = frozenset(
 )
 """Variables of a generated harness; a tensor of that name would shadow one."""
 
+_OTHER_NAMES: Final = {
+    "bf16": "bfloat16",
+    "double": "float64",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "float": "float32",
+    "fp8": "float8_e4m3fn",
+    "half": "float16",
+    "long": "int64",
+    **{f"{sign}{bits}": f"float{bits}" for sign in ("f", "fp") for bits in (16, 32, 64)},
+    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    "u8": "uint8",
+}
+"""Dtypes as they are called elsewhere."""
+
 _ALWAYS: Final = frozenset(CONSTANT_NAMES | DEVICE_NAMES | DTYPES.keys() | {"seed"})
 
 
@@ -45,12 +60,18 @@ class Names:
 
     def hint(self, name: str) -> str:
         """What an unknown name may have been meant to be."""
-        close = closest(name, [*self.defined, *_ALWAYS])
+        close = closest(name, [*self.defined, *_ALWAYS]) or _OTHER_NAMES.get(name.lower())
         if close is not None:
             return f"did you mean '{close}'?"
         if name in FUNCTIONS:
             return f"'{name}' is a function; it must be called"
         return f"literal text is quoted inside an expression: \"'{name}'\""
+
+
+def dtype_hint(word: str) -> str:
+    """Which dtype a word was meant to be."""
+    close = closest(word, DTYPES) or _OTHER_NAMES.get(word.lower())
+    return f"did you mean '{close}'?" if close else f"the dtypes are: {', '.join(DTYPES)}"
 
 
 def collect_names(workload: Workload, problems: Problems) -> Names:
@@ -129,8 +150,10 @@ def check_expressions(
             if name in names or extra is None or name in extra:
                 continue
             start = _offset(expression, name)
-            close = closest(name, extra)
-            hint = f"did you mean '{close}'?" if close else names.hint(name)
+            hint = names.hint(name)
+            if extra:
+                close = closest(name, [*extra, *names.defined])
+                hint = f"did you mean '{close}'?" if close else hint
             problems.add("TB021", path, f"unknown name '{name}'", hint=hint, span=start)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tirbench import diagnostics
 from tirbench.load.bounds import MAX_DEPTH, key_too_deep
 from tirbench.load.migrate import MIGRATIONS
+from tirbench.load.syntax import note_syntax
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,9 +36,6 @@ MAX_NOTED: Final = 1_000
 """Notes of newer syntax that are placed; twenty are shown."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
-_PLACE: Final = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
-_DIGITS: Final = re.compile(r"[0-9_]{4000,}")
-_PARTS: Final = re.compile(r"\(('[^)]*),?\)")
 _ROOT_MARKERS: Final = (".git", "pyproject.toml", ".tirbench")
 
 
@@ -118,7 +116,7 @@ def parse(text: str, problems: Problems) -> dict[str, Any] | None:
     if (failure is not None or _lenient_parser()) and _note_newer_syntax(text, problems):
         return None
     if failure is not None:
-        _note_syntax(text, failure, problems)
+        note_syntax(text, failure, problems)
     return document
 
 
@@ -184,34 +182,3 @@ def _note_newer_syntax(text: str, problems: Problems) -> bool:
             hint=newer.hint,
         )
     return bool(found)
-
-
-def _note_syntax(text: str, error: Exception, problems: Problems) -> None:
-    """Note a syntax error where the parser says it is."""
-    if isinstance(error, RecursionError | MemoryError):
-        problems.add_at("TB003", "not TOML: nested too deeply", line=1, column=1)
-        return
-    digits = _DIGITS.search(text)
-    if digits is not None and not isinstance(error, tomllib.TOMLDecodeError):
-        line, column = diagnostics.line_and_column(text, digits.start())
-        problems.add_at(
-            "TB003", "not TOML: a number with too many digits", line=line, column=column
-        )
-        return
-    message = str(error)
-    match = _PLACE.search(message)
-    line, column = diagnostics.line_and_column(text, len(text.rstrip()))
-    if match and match[1]:
-        line, column = int(match[1]), int(match[2])
-    plain = _PLACE.sub("", message)
-    plain = _PARTS.sub(
-        lambda parts: f"[{parts[1].rstrip(',').replace(chr(39), '').replace(', ', '.')}]", plain
-    )
-    hint = ""
-    if plain == "Cannot overwrite a value" or plain.startswith("Cannot declare"):
-        hint = "each key and each [table] is written once"
-    elif plain == "Invalid value":
-        hint = "text is quoted"
-    problems.add_at(
-        "TB003", f"not TOML: {plain[:1].lower()}{plain[1:]}", line=line, column=column, hint=hint
-    )

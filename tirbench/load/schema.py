@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tirbench.diagnostics import closest, did_you_mean
+from tirbench.diagnostics import closest, did_you_mean, without_quotes
 from tirbench.load.accept import Accepts, compile_schema
 from tirbench.load.kinds import KINDS, with_plug_ins
 
@@ -77,7 +77,7 @@ def validate(document: dict[str, Any], problems: Problems) -> dict[str, Any] | N
         for key in _unknown_keys(error)
     }
     for error in errors:
-        _explain(error, meant, problems)
+        _explain(error, document, meant, problems)
     if not problems:  # accepted by the judge after all
         return document
     for error in errors:
@@ -102,12 +102,15 @@ def _path(error: SchemaError) -> TomlPath:
 
 
 def _explain(
-    error: SchemaError, meant: set[tuple[str | int | None, ...]], problems: Problems
+    error: SchemaError,
+    document: dict[str, Any],
+    meant: set[tuple[str | int | None, ...]],
+    problems: Problems,
 ) -> None:
     """Note one error of the schema; a missing key that a misspelt one was `meant` to be is no news."""
     path, value, limit = _path(error), error.instance, error.validator_value
     if "propertyNames" in error.absolute_schema_path:
-        _explain_name(error, problems)
+        _explain_name(error, document, problems)
         return
     match error.validator:
         case "additionalProperties":
@@ -122,11 +125,25 @@ def _explain(
             allowed = [limit] if isinstance(limit, str) else limit
             wanted = [_TYPES[name] for name in allowed]
             listed = ", ".join(wanted[:-1]) + " or " * (len(wanted) > 1) + wanted[-1]
-            problems.add("TB012", path, f"must be {listed}, got {_shown(value)}")
+            hint = _instead(path, value, allowed)
+            problems.add("TB012", path, f"must be {listed}, got {_shown(value)}", hint=hint)
         case "enum" | "const":
             _explain_word(path, value, limit if isinstance(limit, list) else [limit], problems)
         case _:
             _explain_bound(error, problems)
+
+
+def _instead(path: TomlPath, value: object, allowed: list[str]) -> str:
+    """How a value of the wrong type may have been meant."""
+    if "array" in allowed and isinstance(value, str | int | float):
+        return f"write a list: [{json.dumps(value, ensure_ascii=False)[:60]}]"
+    if "object" in allowed and path and not isinstance(path[-1], int):
+        return f"write a table: [{'.'.join(str(part) for part in path)}]"
+    if isinstance(value, list) and len(value) == 1 and "array" not in allowed:
+        return "leave out the brackets"
+    if isinstance(value, str) and not {"string", "array", "object"} & {*allowed}:
+        return without_quotes(value)
+    return ""
 
 
 def _explain_bound(error: SchemaError, problems: Problems) -> None:
@@ -169,7 +186,7 @@ def _known_keys(error: SchemaError) -> list[str]:
     return keys
 
 
-def _explain_name(error: SchemaError, problems: Problems) -> None:
+def _explain_name(error: SchemaError, document: dict[str, Any], problems: Problems) -> None:
     """Note a key that is no name, or that belongs to another kind."""
     path, key = _path(error), str(error.instance)
     if error.validator == "pattern":
@@ -191,9 +208,11 @@ def _explain_name(error: SchemaError, problems: Problems) -> None:
         problems.add("TB017", (*path, "steps"), message, hint=hint, at="key")
     elif owners:
         hint = f"it belongs to kind {' and '.join(owners)}"
-        problems.add(
-            "TB054", (*path, key), f"'{key}' is not an option of this kind", hint=hint, at="key"
-        )
+        message = f"'{key}' is not an option of this kind"
+        if "kind" not in _at(document, path):
+            message = f"'{key}' is not an option of kind call, which is meant where none is given"
+            hint = f'write kind = "{owners[0]}"'
+        problems.add("TB054", (*path, key), message, hint=hint, at="key")
     elif _is_init_parameter(key):
         listed = ", ".join(name for name in allowed if name != "kind") or "none"
         hint = f"its parameters: {listed}"
@@ -212,6 +231,7 @@ def _explain_missing(path: TomlPath, key: str, problems: Problems) -> None:
         "kernels": "[kernels.NAME] is what is timed",
         "tensors": "[tensors] holds what the kernels work on",
         "grid": 'grid = ["cdiv(n, BLOCK)"]',
+        "target": 'target = "kernels/file.py:function"',
         "returns": "name the tensors whose right contents it returns",
         "description": "say in a sentence what is measured",
         "reason": "a reader of the report must know why",

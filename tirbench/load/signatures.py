@@ -7,10 +7,14 @@ run code.
 from __future__ import annotations
 
 import ast
+import sys
+import threading
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+from tirbench.load.bounds import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +25,11 @@ _TRANSPARENT: Final = frozenset(
     | {"autotune", "heuristics", "prim_func", "override", "staticmethod"}
 )
 """Decorators that leave a function's parameters as they are written."""
+
+
+_SAFE_BYTES: Final = 100_000
+_DEEP_STACK: Final = 1 << 29
+"""Bytes; Python 3.10 takes eighty for each of the half million links that fit into a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +84,24 @@ def read_module(path: Path) -> Module:
 
 @lru_cache(maxsize=4096)
 def _read(path: Path, _mtime_ns: int, _size: int) -> Module:
+    source, unread = read_source(path)
+    if unread:
+        return Module(definitions={}, error=unread)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a kernel file's warnings are for who runs it
-            tree = ast.parse(path.read_bytes())
+            tree = _tree(source)
     except SyntaxError as error:
         return Module(definitions={}, error=f"line {error.lineno}: {error.msg}")
-    except (OSError, ValueError, RecursionError, MemoryError) as error:
-        return Module(definitions={}, error=str(error) or type(error).__name__)
+    except (RuntimeError, MemoryError):  # too deep for the stack, or for a larger one
+        return Module(definitions={}, error="nested too deeply")
+    except ValueError as error:
+        return Module(definitions={}, error=str(error))
+    return _module(tree)
+
+
+def _module(tree: ast.Module) -> Module:
+    """What the statements of a module define."""
     definitions: dict[str, Definition] = {}
     values: dict[str, ast.expr] = {}
     open_ended = False
@@ -106,6 +125,24 @@ def _read(path: Path, _mtime_ns: int, _size: int) -> Module:
             case _:
                 pass
     return Module(definitions=definitions, open_ended=open_ended)
+
+
+def _tree(source: bytes) -> ast.Module:
+    """The syntax tree of a module.
+
+    Python 3.10 follows `a + a + …` down its stack without a limit and would end where that does: a large
+    file is read on a stack that holds the longest chain of all.
+    """
+    if sys.version_info >= (3, 11) or len(source) < _SAFE_BYTES:
+        return ast.parse(source)
+    from concurrent.futures import ThreadPoolExecutor
+
+    before = threading.stack_size(_DEEP_STACK)
+    try:
+        with ThreadPoolExecutor(1) as reader:
+            return reader.submit(ast.parse, source).result()
+    finally:
+        threading.stack_size(before)
 
 
 def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tirbench.diagnostics import did_you_mean
-from tirbench.load.calls import check_call, check_cuda, check_tirx, check_triton
+from tirbench.load.calls import check_call, check_tirx, check_triton
+from tirbench.load.cuda import check_cuda
 from tirbench.load.kinds import KINDS
+from tirbench.load.places import resolve
 from tirbench.load.signatures import Definition, read_module
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def inside(text: str, place: Place, path: TomlPath, problems: Problems) -> Path 
         message = f"'{text}' is not a relative path with forward slashes"
         problems.add("TB050", path, message, hint="paths are relative to the workload file")
         return None
-    found, reason = _resolve(str(place.root), str(place.folder), text)
+    found, reason = resolve(str(place.root), str(place.folder), text)
     if reason == "outside":
         message = f"'{text}' leaves the project"
         problems.add(
@@ -85,28 +87,14 @@ def inside(text: str, place: Place, path: TomlPath, problems: Problems) -> Path 
     return found
 
 
-@lru_cache(maxsize=4096)
-def _real(path: str) -> str:
-    return os.path.realpath(path)
-
-
-def _resolve(root: str, folder: str, text: str) -> tuple[Path | None, str]:
-    """The real path of a relative one, or why there is none: `outside` or `missing`."""
-    try:
-        real = os.path.realpath(os.path.join(_real(folder), text))  # noqa: PTH118 - as realpath takes it
-    except (OSError, ValueError):
-        return None, "missing"
-    if os.path.commonpath([real, _real(root)]) != _real(root):
-        return None, "outside"
-    return (Path(real), "") if os.path.exists(real) else (None, "missing")  # noqa: PTH110 - a hostile text may raise in Path
-
-
 def _siblings(folder: Path, text: str) -> list[str]:
-    """The files beside the one that does not exist."""
-    parent = text.rpartition("/")[0]
+    """The files beside the one that is not there; without its folder, those of its name in others."""
+    parent, _, name = text.rpartition("/")
     try:
         names = sorted(os.listdir(folder / parent))[:500]  # noqa: PTH208 - names are all that is needed
     except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            return [f"{path.parent.name}/{name}" for path in sorted(folder.glob(f"*/{name}"))[:500]]
         return []
     return [f"{parent}/{name}" if parent else name for name in names]
 
@@ -184,7 +172,10 @@ def _file_of(
     text, name = match[1], match[2]
     wanted = suffix or ".py"
     if not text.endswith(wanted):
-        problems.add("TB050", path, f"'{text}' is not a {wanted} file")
+        near = f"{text}{wanted}"
+        there = resolve(str(place.root), str(place.folder), near)[0] is not None
+        hint = f"did you mean '{near}'?" if there else ""
+        problems.add("TB050", path, f"'{text}' is not a {wanted} file", hint=hint)
         return None
     file = inside(text, place, path, problems)
     if file is not None and not file.is_file():  # a pipe would be waited for

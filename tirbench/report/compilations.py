@@ -10,11 +10,17 @@ from tirbench import codec
 from tirbench.report import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from tirbench.model import Compilation, CompiledSuite, MachineCode
+    from tirbench.model import (
+        CodeChange,
+        Compilation,
+        CompiledSides,
+        CompiledSuite,
+        MachineCode,
+    )
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of the JSON; raised when a reader of the old form would misread the new."""
 
 HEADS: Final = (
@@ -50,10 +56,42 @@ def compilations_text(suite: CompiledSuite) -> str:
     return "\n".join(text.plain(line) for line in [*parts, "", tail]) + "\n"
 
 
-def compilations_json(suite: CompiledSuite) -> str:
-    """The facts for programs: `diff --facts` reads them back with `codec`."""
+def compilations_json(suite: CompiledSuite, base: CompiledSuite | None = None) -> str:
+    """The facts for programs; those of two revisions are what `--facts` reads back with `codec`."""
     data = {"schema": FORMAT, "facts": codec.dump(suite)}
+    if base is not None:
+        data["base"] = codec.dump(base)
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
+
+
+def sides_json(both: CompiledSides, _: Sequence[CodeChange]) -> str:
+    """Both sides for programs; what changed in them is for who reads them to say."""
+    return compilations_json(both.head, both.base)
+
+
+def sides_text(both: CompiledSides, changes: Sequence[CodeChange]) -> str:
+    """The rows that are written otherwise than at BASE, as HEAD compiles them, then what changed in them."""
+    if not (both.head.compilations or both.base.compilations):
+        return "nothing that is compiled is written otherwise than at BASE\n"
+    lines = [text.plain(_change(one)) for one in changes]
+    same = len(both.head.compilations) - len(changes)
+    tail = f"against BASE: {text.count(len(lines), 'row')} with other code, {same} without\n"
+    return compilations_text(both.head) + "\n" + "".join(f"{one}\n" for one in lines) + tail
+
+
+def sides_markdown(both: CompiledSides, changes: Sequence[CodeChange]) -> str:
+    """The same for a job summary: what changed comes first."""
+    lines = "".join(f"- {text.markdown(_change(one))}\n" for one in changes)
+    return (
+        (lines or "The code of every row is what it was at BASE.\n")
+        + "\n"
+        + (compilations_markdown(both.head))
+    )
+
+
+def _change(one: CodeChange) -> str:
+    moved = ", ".join(f"{name} {old} → {new}" for name, old, new in one.changed)
+    return f"{one.row.key} on {one.arch}: {moved}"
 
 
 def compilations_markdown(suite: CompiledSuite) -> str:

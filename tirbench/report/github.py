@@ -39,51 +39,53 @@ def annotate(run: Run, place: Callable[[Row], str | None]) -> tuple[str, ...]:
         command = "warning" if reference else "error"
         line = _command(command, trouble, places.get(trouble.implementation))
         (warnings if reference else errors).append(line)
-    return (*_limited(errors, "error"), *_limited(warnings, "warning"))
+    return (*limited(errors, "error"), *limited(warnings, "warning"))
 
 
 def annotate_problems(problems: Sequence[Diagnostic]) -> tuple[str, ...]:
     """An `::error` or `::warning` at the place of each problem of a workload file."""
     lines: dict[str, list[str]] = {"error": [], "warning": []}
     for one in problems:
-        place = f"file={_property(one.file)},line={one.line},col={one.column}"
+        place = f"file={property_(one.file)},line={one.line},col={one.column}"
         end = f"endColumn={one.column + one.length}"
-        message = _message(f"{one.message}. {one.hint}" if one.hint else one.message)
-        line = f"::{one.severity} {place},title={_property(one.code)},{end}::{message}"
+        said = message(f"{one.message}. {one.hint}" if one.hint else one.message)
+        line = f"::{one.severity} {place},title={property_(one.code)},{end}::{said}"
         lines[one.severity].append(line)
-    return (*_limited(lines["error"], "error"), *_limited(lines["warning"], "warning"))
+    return (*limited(lines["error"], "error"), *limited(lines["warning"], "warning"))
 
 
 def _command(command: str, trouble: Trouble, place: str | None) -> str:
     file, _, line = (place or "").rpartition(":")
-    properties = [f"title={_property(f'{trouble.word}: {trouble.implementation}')}"]
+    properties = [f"title={property_(f'{trouble.word}: {trouble.implementation}')}"]
     if file and line.isdecimal():
-        properties = [f"file={_property(file)}", f"line={line}", *properties]
+        properties = [f"file={property_(file)}", f"line={line}", *properties]
     cases = ", ".join(trouble.cases)
-    return f"::{command} {','.join(properties)}::{_message(f'{trouble.reason} ({cases})')}"
+    return f"::{command} {','.join(properties)}::{message(f'{trouble.reason} ({cases})')}"
 
 
-def _limited(lines: list[str], command: str) -> list[str]:
+def limited(lines: list[str], command: str, word: str = "problem") -> list[str]:
+    """As many lines of one kind as are shown, the last of which counts those that are not."""
     if len(lines) <= LIMIT:
         return lines
     rest = len(lines) - LIMIT + 1
-    return [*lines[: LIMIT - 1], f"::{command}::{text.count(rest, 'more problem')} in the summary"]
+    return [*lines[: LIMIT - 1], f"::{command}::{text.count(rest, f'more {word}')} in the summary"]
 
 
-def _message(content: str) -> str:
+def message(content: str) -> str:
     """A message as workflow commands escape it; `%` first, since it begins the others."""
     return text.plain(content).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(content: str) -> str:
-    return _message(content).replace(":", "%3A").replace(",", "%2C")
+def property_(content: str) -> str:
+    """The value of a property as workflow commands escape it."""
+    return message(content).replace(":", "%3A").replace(",", "%2C")
 
 
 def annotate_rows(rows: Sequence[tuple[str, str, str, str]]) -> str:
     """Lines with one command a row: (`error` or `warning`, file, title, message), both kinds limited."""
     lines: dict[str, list[str]] = {"error": [], "warning": []}
-    for command, file, title, message in rows:
-        place = f"file={_property(file)},title={_property(title)}"
-        lines[command].append(f"::{command} {place}::{_message(message)}")
-    kept = [line for command, found in lines.items() for line in _limited(found, command)]
+    for command, file, title, said in rows:
+        place = f"file={property_(file)},title={property_(title)}"
+        lines[command].append(f"::{command} {place}::{message(said)}")
+    kept = [line for command, found in lines.items() for line in limited(found, command)]
     return "".join(f"{line}\n" for line in kept)

@@ -47,8 +47,13 @@ def significant(number: float, digits: int = 4) -> str:
     return f"{number:.{max(0, digits - 1 - magnitude)}f}"
 
 
-def microseconds(midmean_us: float, half_width_us: float) -> str:
-    """A time and its interval: `3.412 ±0.02`; two digits of the interval where it begins with a 1."""
+def microseconds(midmean_us: float, half_width_us: float | None) -> str:
+    """A time and its interval: `3.412 ±0.02`; two digits of the interval where it begins with a 1.
+
+    `3.412 ±–` where nothing was repeated: that is no interval of zero.
+    """
+    if half_width_us is None:
+        return f"{significant(midmean_us)} ±–"
     first = f"{half_width_us:.1e}"[0]
     width = significant(half_width_us, 2 if first == "1" else 1) if half_width_us > 0 else "0"
     return f"{significant(midmean_us)} ±{width}"

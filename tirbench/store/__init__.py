@@ -9,21 +9,16 @@ from tirbench.store.baseline import (
     is_sealed,
     read_baseline,
     render_baseline,
+    with_resources,
     write_baseline,
     write_device,
 )
 from tirbench.store.files import write
 from tirbench.store.git import Tree, read_tree, require_committed
-from tirbench.store.journal import (
-    KeptRun,
-    RunError,
-    RunWriter,
-    open_run,
-    read_run,
-    resume_run,
-    run_ids,
-)
-from tirbench.store.pin import Change, Pinned, Pinning, PinPlan, apply, band, plan_pin
+from tirbench.store.journal import RunWriter, keeping_latest, open_run, resume_run
+from tirbench.store.kept import KeptRun, read_run, run_ids
+from tirbench.store.lines import RunError
+from tirbench.store.pin import Change, Pinned, Pinning, PinPlan, apply, plan_pin
 
 __all__ = [
     "BaselineError",
@@ -36,10 +31,10 @@ __all__ = [
     "RunWriter",
     "Tree",
     "apply",
-    "band",
     "baseline_path",
     "device_path",
     "is_sealed",
+    "keeping_latest",
     "open_run",
     "plan_pin",
     "read_baseline",
@@ -49,6 +44,7 @@ __all__ = [
     "require_committed",
     "resume_run",
     "run_ids",
+    "with_resources",
     "write",
     "write_baseline",
     "write_device",

@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tirbench.errors import TirbenchError
-from tirbench.model import Baseline, Machine, PinnedRow, Workload
+from tirbench.model import Baseline, Compilation, Machine, PinnedRow, Workload
 from tirbench.store.files import write
 
 if TYPE_CHECKING:
@@ -155,6 +155,25 @@ def sealed(row: PinnedRow) -> PinnedRow:
 def is_sealed(row: PinnedRow) -> bool:
     """Whether the row reads as `pin` wrote it: no hand edit, no textual merge of two measurements."""
     return row.seal == _seal(row)
+
+
+def with_resources(row: PinnedRow, one: Compilation | None) -> PinnedRow:
+    """The row with what the compiler says of its code, where that is the code that was measured.
+
+    What a device said stays: only what the row lacks is added. A row whose seal is broken stays broken.
+
+    Args:
+        row: as it is pinned.
+        one: what was compiled of it for its device, `None` where nothing was.
+    """
+    if one is None or one.code is None or not is_sealed(row):
+        return row
+    if (one.code.digest, one.source) != (row.code, row.source):
+        return row
+    resources = {**dict(one.code.resources), **dict(row.resources)}
+    if resources == dict(row.resources):
+        return row
+    return sealed(replace(row, resources=tuple(sorted(resources.items()))))
 
 
 def device_path(workload: Workload, hardware: str) -> str:

@@ -23,7 +23,7 @@ Scrub: TypeAlias = "Callable[[str], str]"
 def write(path: Path, text: str) -> bool:
     """Write a file under a temporary name, then rename it; leave it alone where it says that already.
 
-    Line ends are LF on every machine.
+    Contents and name are on the disk when this returns. Line ends are LF on every machine.
 
     Returns:
         Whether the file has changed.
@@ -41,6 +41,7 @@ def write(path: Path, text: str) -> bool:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
     return True
 
 

@@ -20,16 +20,17 @@ import json
 import os
 import secrets
 import time
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import IO, TYPE_CHECKING, Any, Final, cast
+from typing import IO, TYPE_CHECKING, Final
 
 import tirbench
 from tirbench import codec
-from tirbench.errors import StorageError, TirbenchError, UsageError
-from tirbench.model import Job, Machine, Outcome, Roofs, Row, Run
+from tirbench.errors import StorageError, UsageError
+from tirbench.model import BuiltAhead, Job, Machine, Outcome, Roofs, Row
 from tirbench.store.files import Scrub, scrubber, sync_folder, write
+from tirbench.store.kept import FORMAT, KeptRun, read_metadata
+from tirbench.store.lines import RunError, read_lines, whole_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,13 +39,6 @@ if TYPE_CHECKING:
     from tirbench.store.git import Tree
 
 FILES: Final = ("outcomes.jsonl", "samples.jsonl")
-
-FORMAT: Final = 1
-"""Of run.json and the lines beside it; raised when a reader of the old form would misread the new."""
-
-
-class RunError(TirbenchError):
-    """A kept run cannot be found or read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,6 +127,10 @@ class RunWriter:
         """Keep the measured ceilings of the device."""
         self._metadata["roofs"] = codec.dump(roofs)
         self._write_metadata()
+
+    def built_ahead(self, built: BuiltAhead) -> None:
+        """Keep how much was built ahead; it is on the disk when the run is closed."""
+        self._metadata["ahead"] = codec.dump(built)
 
     def machine(self, machine: Machine) -> None:
         """Replace the facts of the machine by those a worker could add to."""
@@ -250,7 +248,7 @@ def resume_run(root: Path, kept: KeptRun) -> Iterator[RunWriter]:
     for name in FILES:
         path = kept.folder / name
         path.touch()
-    metadata: dict[str, codec.Json] = _read_metadata(kept.folder)
+    metadata: dict[str, codec.Json] = read_metadata(kept.folder)
     with _writing(root, kept.folder, kept.rows, metadata) as writer:
         yield writer
 
@@ -271,9 +269,9 @@ def _writing(
         except BlockingIOError as error:
             raise UsageError(f"run {folder.name} is being written by another tirbench") from error
         for file in (outcomes, samples):
-            file.truncate(_whole_bytes(file))
+            file.truncate(whole_bytes(file))
         answered = {
-            codec.load(Outcome, line).row.key for line in _lines(folder / "outcomes.jsonl")[0]
+            codec.load(Outcome, line).row.key for line in read_lines(folder / "outcomes.jsonl")[0]
         }
         writer = RunWriter(
             id=folder.name,
@@ -288,7 +286,7 @@ def _writing(
         )
         writer._write_metadata()  # noqa: SLF001 - the writer's other half
         write(folder.parent / "latest", folder.name + "\n")
-        for place in (folder, folder.parent):
+        for place in (folder, *folder.parents[:3]):  # up to the project's root: each may be new
             sync_folder(place)
         finished = False
         try:
@@ -296,116 +294,6 @@ def _writing(
             finished = True
         finally:
             writer._close(finished=finished)  # noqa: SLF001 - the writer's other half
-
-
-def _whole_bytes(file: IO[bytes]) -> int:
-    """Where the last whole line ends: a write that was cut off leaves a part of one."""
-    end = file.seek(0, os.SEEK_END)
-    while end:
-        start = max(0, end - (1 << 16))
-        file.seek(start)
-        if (found := file.read(end - start).rfind(b"\n")) >= 0:
-            return start + found + 1
-        end = start
-    return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRun:
-    """A run read back: what it says, where it lies, and what is missing from it.
-
-    Attributes:
-        jobs: the plan of every case that was to be run, with the kept harnesses.
-        explicit: the workloads whose cases were named one by one.
-        inputs: digest of everything that its rows depend on and a person can edit.
-        tirbench: the version that made it.
-    """
-
-    run: Run
-    folder: Path
-    rows: tuple[Row, ...]
-    suite: str
-    workload_paths: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    jobs: tuple[Job, ...] = ()
-    explicit: frozenset[str] = frozenset()
-    inputs: str = ""
-    tirbench: str = ""
-
-    @property
-    def unanswered(self) -> tuple[Row, ...]:
-        """The rows that were asked for and have no outcome."""
-        answered = {outcome.row.key for outcome in self.run.outcomes}
-        return tuple(row for row in self.rows if row.key not in answered)
-
-    @property
-    def harnesses(self) -> tuple[Path, ...]:
-        """The generated programs, by name."""
-        return tuple(sorted((self.folder / "harness").glob("*.py")))
-
-    def samples(self) -> Iterator[tuple[str, int, int, tuple[float, ...]]]:
-        """Row key, placement, round and µs of each call, as they were taken.
-
-        Of times that were taken again (after an interruption, a crash or a disturbance) the last ones.
-        """
-        last: dict[tuple[str, int, int], tuple[float, ...]] = {}
-        for line in _lines(self.folder / "samples.jsonl")[0]:
-            place = (str(line["row"]), int(line["placement"]), int(line["round"]))
-            last.pop(place, None)
-            last[place] = tuple(cast("list[float]", line["samples_us"]))
-        for (row, placement, round_index), times in last.items():
-            yield row, placement, round_index, times
-
-
-def read_run(root: Path, run_id: str = "latest") -> KeptRun:
-    """Read a kept run, also one that was cut short: what is missing stands in its notes.
-
-    Args:
-        root: the project's folder.
-        run_id: an id, the beginning of one, or `latest`.
-
-    Raises:
-        RunError: there is no such run, or its files do not have the form that this version writes.
-    """
-    folder = _find(root / ".tirbench" / "runs", run_id)
-    metadata = _read_metadata(folder)
-    lines, torn = _lines(folder / "outcomes.jsonl")
-    try:
-        outcomes = tuple(cast("Outcome", codec.load(Outcome, line)) for line in lines)
-        rows = tuple(codec.load(Row, row) for row in metadata["rows"])
-        jobs = tuple(codec.load(Job, job) for job in metadata.get("jobs", ()))
-        run = Run(
-            id=str(metadata["id"]),
-            machine=codec.load(Machine, metadata["machine"]),
-            commit=metadata["commit"],
-            dirty=tuple(metadata["dirty"]),
-            outcomes=outcomes,
-            roofs=codec.load(Roofs, metadata["roofs"]),
-            complete=bool(metadata["complete"]) and not torn and len(outcomes) == len(rows),
-        )
-    except (codec.CodecError, KeyError) as error:
-        raise RunError(f"run {folder.name} cannot be read: {error}") from error
-    return KeptRun(
-        run=run,
-        folder=folder,
-        rows=rows,
-        suite=str(metadata["suite"]),
-        workload_paths=tuple(metadata["workload_paths"]),
-        notes=_notes(run, rows, torn=torn),
-        jobs=tuple(replace(job, harness=str(folder / job.harness)) for job in jobs),
-        explicit=frozenset(metadata.get("explicit", ())),
-        inputs=str(metadata.get("inputs", "")),
-        tirbench=str(metadata["tirbench"]),
-    )
-
-
-def run_ids(root: Path) -> tuple[str, ...]:
-    """The ids of all kept runs, oldest first."""
-    runs = root / ".tirbench" / "runs"
-    return tuple(sorted(path.parent.name for path in runs.glob("*/run.json")))
-
-
-# --- Folders and lines ----------------------------------------------------------------------------
 
 
 def _new_folder(runs: Path, now: Callable[[], float], token: Callable[[], str]) -> tuple[str, Path]:
@@ -420,68 +308,16 @@ def _new_folder(runs: Path, now: Callable[[], float], token: Callable[[], str]) 
     raise RunError(f"no free name for a run in {runs.name}")
 
 
-def _find(runs: Path, run_id: str) -> Path:
-    if run_id == "latest":
-        pointer = runs / "latest"
-        if not pointer.is_file():
-            raise RunError("no run is kept here yet; `tirbench exec` makes one")
-        run_id = pointer.read_text(encoding="utf-8").strip()
-    found = [path for path in sorted(runs.glob("*/")) if path.name.startswith(run_id)]
-    exact = [path for path in found if path.name == run_id]
-    if len(exact or found) != 1 or not run_id:
-        known = ", ".join(path.name for path in (found or sorted(runs.glob("*/")))[-5:]) or "none"
-        which = "is ambiguous" if found else "is not kept"
-        raise UsageError(f"run {run_id!r} {which} here; the latest are: {known}")
-    return (exact or found)[0]
-
-
-def _read_metadata(folder: Path) -> dict[str, Any]:
+@contextmanager
+def keeping_latest(root: Path) -> Iterator[None]:
+    """The latest run stays what it is, whatever is kept meanwhile: rows of it that are measured again."""
+    pointer = root / ".tirbench" / "runs" / "latest"
+    before = pointer.read_text(encoding="utf-8") if pointer.is_file() else None
     try:
-        data = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"run {folder.name} has no readable run.json: {error}") from error
-    if not isinstance(data, dict) or data.get("schema") != FORMAT:
-        found = data.get("schema") if isinstance(data, dict) else None
-        raise RunError(
-            f"run {folder.name} is in format {found}, this version reads {FORMAT}; run it again"
-        )
-    return data
-
-
-def _lines(path: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The objects of a file of lines, and whether its last line is torn: cut off while being written.
-
-    Raises:
-        RunError: another line than the last is broken.
-    """
-    if not path.is_file():
-        return [], False
-    parts = path.read_bytes().split(b"\n")
-    tail = parts.pop()
-    objects: list[dict[str, Any]] = []
-    for number, part in enumerate(parts, start=1):
-        try:
-            objects.append(json.loads(part))
-        except ValueError as error:  # noqa: PERF203 - the message names the line
-            raise RunError(f"{path.parent.name}/{path.name}:{number}: {error}") from error
-    return objects, bool(tail)
-
-
-def _notes(run: Run, rows: tuple[Row, ...], *, torn: bool) -> tuple[str, ...]:
-    answered = Counter(outcome.row.key for outcome in run.outcomes)
-    doubled = sorted(key for key, count in answered.items() if count > 1)
-    if doubled:
-        raise RunError(f"run {run.id} answers twice for {', '.join(doubled)}")
-    notes = []
-    if torn:
-        notes.append("the last line of outcomes.jsonl is cut off and left out")
-    missing = [row.key for row in rows if row.key not in answered]
-    if missing:
-        shown = ", ".join(missing[:3]) + (" …" if len(missing) > 3 else "")
-        notes.append(f"incomplete: {len(missing)} of {len(rows)} rows have no outcome ({shown})")
-    elif not run.complete and not torn:
-        notes.append("incomplete: the run was ended before it was closed")
-    return tuple(notes)
+        yield
+    finally:
+        if before is not None:
+            write(pointer, before)
 
 
 def _scrubbed(data: codec.Json, scrub: Scrub) -> codec.Json:

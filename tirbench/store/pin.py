@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from tirbench import digest
+from tirbench.bands import OTHER_UNIT, band
 from tirbench.errors import UsageError
 from tirbench.model import (
     Baseline,
@@ -32,14 +33,7 @@ from tirbench.model import (
 from tirbench.store.baseline import is_sealed, rounded, row_key, sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-SESSION_SD: Final = 0.003
-"""s_session: relative standard deviation between sessions, until history teaches a row's own."""
-
-BAND_LIMITS: Final = (0.005, 0.05)
-OTHER_UNIT: Final = 0.01
-"""What another unit of the same product adds to a band: whole rows shift by about that much."""
+    from collections.abc import Mapping, Sequence
 
 UNCOMMITTED: Final = "measured on an uncommitted tree"
 
@@ -194,20 +188,6 @@ def apply(plan: PinPlan, confirmed: Sequence[Outcome] = (), *, prune: bool = Fal
         refused=plan.refused,
         orphans=() if prune else plan.orphans,
     )
-
-
-def band(within_sds: Collection[float], placements: int) -> float:
-    """Relative half width within which a time, or a ratio of several, counts as the same.
-
-    Args:
-        within_sds: s_w of each time: relative standard deviation of one placement measured again.
-        placements: K, the number of placement seeds.
-
-    Returns:
-        clip(3·√(2·Σs_w²/K + s_session²), 0.5 %, 5 %).
-    """
-    repeat = 2 * sum(sd * sd for sd in within_sds) / placements
-    return min(max(3 * math.sqrt(repeat + SESSION_SD**2), BAND_LIMITS[0]), BAND_LIMITS[1])
 
 
 # --- What a run offers ----------------------------------------------------------------------------
@@ -372,11 +352,6 @@ def _fresh(new: _Candidate, pinning: Pinning) -> PinnedRow:
     """The row as if nothing were pinned yet."""
     timed, estimate = new.timed, new.timed.estimate
     code = timed.code or CodeFacts(digest=f"src:{timed.source}")
-    resources = (
-        ("registers", code.registers),
-        ("spills", code.spills),
-        ("shared_bytes", code.shared_bytes),
-    )
     unchecked = timed.verification.method == "unchecked"
     reason = f"not checked: {timed.verification.detail or 'no oracle'}" if unchecked else ""
     midmean_us = rounded(estimate.midmean_us)
@@ -394,7 +369,7 @@ def _fresh(new: _Candidate, pinning: Pinning) -> PinnedRow:
         unit=_unit(timed, pinning.machine),
         ratio=new.ratio,
         ratio_band=new.ratio_band,
-        resources=tuple(sorted((name, n) for name, n in resources if n is not None)),
+        resources=code.resources,
         configuration=code.configuration,
         reason=_told(reason, pinning),
     )

@@ -128,9 +128,45 @@ def log(root: Path, path: str) -> tuple[Commit, ...]:
     found: dict[str, Commit] = {}
     for line in (text or b"").decode(errors="replace").splitlines():
         if SEPARATOR in line:
-            commit, date, subject = line.split(SEPARATOR, 2)
-            found.setdefault(commit, Commit(id=commit, date=date, subject=subject))
+            commit = _commit(line)
+            found.setdefault(commit.id, commit)
     return tuple(found.values())
+
+
+def between(root: Path, old: str, new: str) -> tuple[Commit, ...]:
+    """The commits after one revision up to another, oldest first; a merge counts as one commit.
+
+    Raises:
+        UsageError: git does not know one of them, or `old` is none of those that `new` goes back to.
+    """
+    first, last = resolve(root, old), resolve(root, new)
+    if _git(root, "merge-base", "--is-ancestor", first, last) is None:
+        raise UsageError(f"{new} does not go back to {old}: no commit of its own could be at fault")
+    pattern = SEPARATOR.join(("%H", "%ad", "%s"))
+    text = _git(
+        root,
+        *("log", "--first-parent", "--reverse", f"--format={pattern}", "--date=short"),
+        f"{first}..{last}",
+    )
+    lines = (text or b"").decode(errors="replace").splitlines()
+    return tuple(_commit(line) for line in lines if SEPARATOR in line)
+
+
+def commit_of(root: Path, revision: str) -> Commit:
+    """A revision as a commit with its date and subject.
+
+    Raises:
+        UsageError: git does not know it.
+    """
+    pattern = SEPARATOR.join(("%H", "%ad", "%s"))
+    commit = resolve(root, revision)
+    text = _git(root, "log", "-1", f"--format={pattern}", "--date=short", commit)
+    return _commit((text or b"").decode(errors="replace").rstrip("\n"))
+
+
+def _commit(line: str) -> Commit:
+    commit, date, subject = line.split(SEPARATOR, 2)
+    return Commit(id=commit, date=date, subject=subject)
 
 
 def paths_ever(root: Path, pattern: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ seed, fills them from the workload's seed, and guards what lies around and betwe
 """
 
 from tirbench.tensors.allocation import Tensors
-from tirbench.tensors.arena import Arena
+from tirbench.tensors.arena import Arena, home
 from tirbench.tensors.checksum import checksum
 from tirbench.tensors.contents import filled_by
 from tirbench.tensors.errors import OutOfMemory, TensorError
@@ -43,6 +43,7 @@ __all__ = [
     "file",
     "filled_by",
     "full",
+    "home",
     "lengths",
     "normal",
     "ones",

@@ -88,7 +88,51 @@ def test_a_dot_of_the_roofline_leads_to_its_row(tab: Browser) -> None:
     assert tab.run("document.querySelectorAll('tr.detail:not([hidden])').length") == 1
 
 
-@pytest.mark.parametrize("width", [375, 800, 1200])
+def test_a_count_on_top_shows_its_rows_and_all_of_them_again(tab: Browser) -> None:
+    slower = "document.querySelector('.chip[data-value=slower]')"
+    tab.run(f"{slower}.click()")
+    assert tab.run(SHOWN) == ["slow"]
+    assert tab.run(f"{slower}.getAttribute('aria-pressed')") == "true"
+    tab.run(f"{slower}.click()")
+    assert len(tab.run(SHOWN)) == 7
+    assert tab.run(f"{slower}.getAttribute('aria-pressed')") == "false"
+
+
+def test_a_name_is_written_once_where_its_rows_stand_together(tab: Browser) -> None:
+    seen = (
+        "[...document.querySelectorAll('tr.row:not([hidden]) td.case span')]"
+        ".filter((one) => one.offsetParent !== null).map((one) => one.textContent)"
+    )
+    assert tab.run(seen) == ["n4096", "n8192"]
+    choose(tab, "find", "n8192")
+    assert tab.run(seen) == ["n8192"]
+    choose(tab, "find", "")
+    tab.run("document.querySelector('thead [data-key=\"0\"]').click()")
+    assert tab.run(seen) == [
+        "n4096",
+        "n8192",
+        "n4096",
+    ]  # the slowest stands last but those without a time
+
+
+def test_a_workload_at_a_glance_shows_its_rows_and_a_mark_opens_one(tab: Browser) -> None:
+    assert tab.run("document.querySelectorAll('.glance .strip a').length") == 4
+    tab.run("document.querySelector('.glance a.name').click()")
+    assert tab.run("document.getElementById('workload').value") == "double"
+    tab.run("document.querySelector('.glance .strip a.kernel').click()")
+    tab.run("follow()")
+    assert tab.run("document.querySelectorAll('tr.detail:not([hidden])').length") == 1
+
+
+def test_every_label_on_a_phone_stands_above_its_value(tab: Browser, file: Path) -> None:
+    tab.size(390, 844)
+    tab.open(file)
+    heights = "[...document.querySelectorAll('tr.row')].map((one) => one.offsetHeight)"
+    assert max(tab.run(heights)) < 400
+    assert tab.run("getComputedStyle(document.querySelector('tr.row')).display") == "grid"
+
+
+@pytest.mark.parametrize("width", [375, 390, 800, 1200])
 def test_nothing_is_wider_than_the_window(tab: Browser, file: Path, width: int) -> None:
     tab.size(width, 800)
     tab.open(file, "#row-double-n4096-fast")

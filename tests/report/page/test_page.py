@@ -10,7 +10,8 @@ import pytest
 
 from tests.report.page.conftest import HOSTILE
 from tirbench.model import Roofs
-from tirbench.report.page import Page, render, rooflines, spread, verdict
+from tirbench.report.page import Page, chips, glance, render, rooflines, spread, verdict
+from tirbench.report.page.rows import lines
 
 VOID = {"meta", "input", "br", "link"}
 
@@ -83,6 +84,27 @@ def test_the_verdict_counts_what_is_wrong_and_what_moved(page: Page) -> None:
     assert verdict(page) == (
         "1 wrong · 1 failed · 1 slower · 1 same · 2 without a pin to compare with"
     )
+
+
+def test_what_is_wrong_is_counted_before_what_moved_and_before_what_is_as_it_was(
+    page: Page,
+) -> None:
+    counts = [(one.word, one.count) for one in chips(lines(page))]
+    assert counts == [("wrong", 1), ("failed", 1), ("slower", 1), ("same", 1), ("skipped", 1)]
+
+
+def test_a_glance_holds_every_row_that_has_a_roof_with_kernels_drawn_last(page: Page) -> None:
+    (one,) = glance(page, lines(page))
+    assert [mark.role for mark in one.marks] == ["reference", "kernel", "kernel", "kernel"]
+    assert one.best == "50 %"
+    assert all(0 <= mark.left <= 100 for mark in one.marks)
+
+
+def test_a_row_says_how_far_it_is_from_its_pin_in_what_that_allows(page: Page) -> None:
+    deviations = {line.implementation: line.deviation for line in lines(page)}
+    assert deviations["fast"] == pytest.approx((10 / 10.05 - 1) / 0.01)
+    assert deviations["slow"] == pytest.approx(10.0)
+    assert deviations["torch"] is None
 
 
 def test_the_same_run_gives_the_same_bytes(page: Page, html: str) -> None:

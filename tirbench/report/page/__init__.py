@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from tirbench.model import Timed
 from tirbench.report import table, text
 from tirbench.report.page import charts
 from tirbench.report.page.given import Page, Pinned, Quantiles, Spread, spread
-from tirbench.report.page.rows import anchor_of, lines
+from tirbench.report.page.rows import Line, anchor_of, lines
 
 if TYPE_CHECKING:
     import jinja2
@@ -49,12 +49,14 @@ def render(page: Page) -> str:
         .get_template("report.html.jinja")
         .render(
             run=page.run,
-            headline=table.headline(page.run),
+            headline=table.headline(page.run).removeprefix(f"{page.run.machine.device} · "),
             summary=table.summary(page.run.outcomes),
             verdict=verdict(page),
             notes=page.notes,
             lines=shown,
             kinds=[(kind, counts[kind]) for kind in table.KINDS if counts[kind]],
+            chips=list(chips(shown)),
+            glance=list(glance(page, shown)),
             workloads=sorted({line.workload for line in shown}),
             rooflines=list(rooflines(page)),
             machine=list(_machine(page)),
@@ -77,6 +79,80 @@ def verdict(page: Page) -> str:
     if loose:
         parts.append(f"{loose} without a pin to compare with")
     return " · ".join(parts) or "nothing was timed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chip:
+    """A count on top that filters the rows: `208 same`; `field` and `value` are of the filter."""
+
+    count: int
+    word: str
+    tone: str
+    field: str
+    value: str
+
+
+def chips(shown: Sequence[Line]) -> Iterator[Chip]:
+    """What there is of each verdict and outcome, the worst first; what there is none of is left out."""
+    kinds = Counter(line.kind for line in shown)
+    moved = Counter(line.verdict.partition(" ")[0] for line in shown if line.verdict_tone)
+    for word, tone, field, counts in (
+        ("wrong", "bad", "kind", kinds),
+        ("failed", "bad", "kind", kinds),
+        ("slower", "bad", "moved", moved),
+        ("faster", "fast", "moved", moved),
+        ("same", "good", "moved", moved),
+        ("verified", "good", "kind", kinds),
+        ("skipped", "mute", "kind", kinds),
+    ):
+        if counts[word]:
+            only = all(line.tone == "warn" for line in shown if line.kind == word)
+            toned = "warn" if word == "failed" and only else tone
+            yield Chip(count=counts[word], word=word, tone=toned, field=field, value=word)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One row on the line of its workload; `left` in percent of the line."""
+
+    title: str
+    anchor: str
+    left: float
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """One workload in a line: where its rows stand below their roofs, and its best kernel."""
+
+    workload: str
+    marks: tuple[Mark, ...]
+    best: str
+
+
+GLANCE_END: Final = 1.1
+"""The share where a line ends; rows that work in the cache are beyond, and drawn at its end."""
+
+
+def glance(page: Page, shown: Sequence[Line]) -> Iterator[Glance]:
+    """Every workload of which a share of a roof is known, in the order of the table."""
+    names = {anchor_of(one.row.key): one.row.key for one in page.run.outcomes}
+    for workload in sorted({line.workload for line in shown if line.share is not None}):
+        marks, best = [], 0.0
+        for line in shown:
+            if line.workload != workload or line.share is None:
+                continue
+            best = max(best, line.share if line.role == "kernel" else 0.0)
+            marks.append(
+                Mark(
+                    title=f"{names[line.anchor]}: {line.share_text}, {line.time} µs",
+                    anchor=line.anchor,
+                    left=round(100 * min(line.share, GLANCE_END) / GLANCE_END, 1),
+                    role=line.role,
+                )
+            )
+        marks.sort(key=lambda mark: mark.role == "kernel")  # drawn last: above the references
+        yield Glance(workload=workload, marks=tuple(marks), best=text.percent(best) if best else "")
 
 
 # --- Rooflines ------------------------------------------------------------------------------------
@@ -189,4 +265,15 @@ def _environment() -> jinja2.Environment:
     )
 
 
-__all__ = ["Page", "Pinned", "Quantiles", "Spread", "render", "rooflines", "spread", "verdict"]
+__all__ = [
+    "Page",
+    "Pinned",
+    "Quantiles",
+    "Spread",
+    "chips",
+    "glance",
+    "render",
+    "rooflines",
+    "spread",
+    "verdict",
+]

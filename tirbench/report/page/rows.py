@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from tirbench.bands import OTHER_UNIT
 from tirbench.model import Failed, Outcome, Skipped, Timed, Verified, Wrong
 from tirbench.report import text
 from tirbench.report.page import charts
@@ -15,13 +16,13 @@ from tirbench.report.table import kind_of, word
 if TYPE_CHECKING:
     from tirbench.report.page.given import Page, Pinned
 
-OTHER_UNIT: Final = 0.01
-"""Relative; as `pin` allows for another unit of the same product (MEASURING, section 4)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One row. Empty texts are shown as nothing; `sort` are the values of the columns, in their order."""
+    """One row. Empty texts are shown as nothing; `sort` are the values of the columns, in their order.
+
+    `deviation` is the change against the pin over what that allows: beyond ±1 the row has moved.
+    """
 
     anchor: str
     workload: str
@@ -38,6 +39,7 @@ class Line:
     share_text: str = ""
     verdict: str = ""
     verdict_tone: str = ""
+    deviation: float | None = None
     note: str = ""
     chart: str = ""
     history: str = ""
@@ -103,7 +105,7 @@ def _line(page: Page, outcome: Outcome) -> Line:
 
 def _timed(page: Page, one: Timed, common: dict[str, str]) -> Line:
     estimate, pinned = one.estimate, page.pins.get(one.row.key)
-    verdict, verdict_tone, change = _verdict(page, one, pinned)
+    verdict, verdict_tone, change, deviation = _verdict(page, one, pinned)
     reference = page.references.get(one.row.workload, "")
     ratio = _ratio(page, one, reference)
     current = pinned is not None and bool(verdict_tone)
@@ -123,6 +125,7 @@ def _timed(page: Page, one: Timed, common: dict[str, str]) -> Line:
         share_text="" if one.rates.roof is None else f"{text.percent(one.rates.roof)} {bound}",
         verdict=verdict,
         verdict_tone=verdict_tone,
+        deviation=deviation,
         note="; ".join(one.notes),
         chart=charts.distribution(spread, estimate.placements_us, band),
         history=history,
@@ -137,26 +140,23 @@ def _timed(page: Page, one: Timed, common: dict[str, str]) -> Line:
     )
 
 
-def _verdict(page: Page, one: Timed, pinned: Pinned | None) -> tuple[str, str, float]:
-    """Word and tone of a time against its pin, and the relative change to sort by."""
+def _verdict(page: Page, one: Timed, pinned: Pinned | None) -> tuple[str, str, float, float | None]:
+    """Word and tone of a time against its pin, the relative change to sort by, and the deviation."""
     if pinned is None:
-        return "not pinned", "", -9.0
+        return "not pinned", "", -9.0, None
     row = pinned.row
     if (row.problem, row.protocol) != (one.problem, one.protocol):
-        return "pinned for another problem or protocol", "", -9.0
+        return "pinned for another problem or protocol", "", -9.0, None
     change = one.estimate.midmean_us / row.midmean_us - 1
     unit = one.unit or page.run.machine.unit or "none"
     allowed = row.band + (0.0 if unit == row.unit else OTHER_UNIT)
     figure = f"{round(100 * change, 1) + 0.0:+.1f} %"  # + 0.0: no -0.0
     if abs(change) <= allowed:
-        return f"same {figure}", "good", change
+        return f"same {figure}", "good", change, change / allowed
     same = one.code is not None and one.code.digest == row.code
     cause = ", same code" if same else ""
-    return (
-        (f"slower {figure}{cause}", "bad", change)
-        if change > 0
-        else (f"faster {figure}{cause}", "fast", change)
-    )
+    word, tone = ("slower", "bad") if change > 0 else ("faster", "fast")
+    return f"{word} {figure}{cause}", tone, change, change / allowed
 
 
 def _ratio(page: Page, one: Timed, reference: str) -> float | None:
@@ -190,7 +190,8 @@ def _facts(page: Page, one: Timed, pinned: Pinned | None) -> Iterator[tuple[str,
         + " µs",
     )
     yield "mean, as impls", f"{text.significant(estimate.mean_us)} µs"
-    yield "a placement again", f"± {100 * estimate.within_sd:.2g} %"
+    if estimate.half_width_us is not None:  # else nothing was repeated
+        yield "a placement again", f"± {100 * estimate.within_sd:.2g} %"
     if estimate.kernels is not None:
         yield "kernels a call", str(estimate.kernels)
     if code is not None:
@@ -199,6 +200,8 @@ def _facts(page: Page, one: Timed, pinned: Pinned | None) -> Iterator[tuple[str,
             ("registers", code.registers),
             ("spilled registers", code.spills),
             ("shared memory", None if code.shared_bytes is None else text.size(code.shared_bytes)),
+            ("instructions", None if code.instructions is None else f"{code.instructions:,}"),
+            ("occupancy", None if code.occupancy is None else text.percent(code.occupancy)),
             ("tuned to", code.configuration),
         ):
             if number is not None:

@@ -1,0 +1,171 @@
+"""What fits into the time, and how many loads into a burst."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.selftest.conftest import (
+    reading_record,
+    row_record,
+    run_record,
+)
+from tirbench.model import Row
+from tirbench.selftest.ask import Asked
+from tirbench.selftest.budget import Budget, Task
+from tirbench.selftest.learnt import Known, corrected, remembered
+from tirbench.selftest.trees import Trees, TrialRow
+
+SIDES = ("base", "twin1", "twin2", "twin3", "planted")
+
+
+def trial_row(case: str, workload: str = "w") -> TrialRow:
+    row = Row(workload=workload, case=case, implementation="k", role="kernel")
+    return TrialRow(row=row, source="5a", slower_than=0.01, unplanted="")
+
+
+def budget(known: dict[str, Known], **asked: Any) -> Budget:
+    rows = tuple(trial_row(key.split("/")[1], key.split("/")[0]) for key in known)
+    trees = Trees(
+        project=Path(),
+        folder=Path(),
+        trees={side: Path(side) for side in SIDES},
+        harnesses={},
+        workloads={},
+        rows=rows,
+    )
+    given_ = Asked(files=(), **{"loads": 4, "planted": 2, **asked})
+    return Budget(asked=given_, trees=trees, known=known)
+
+
+def known(midmean_us: float = 5.0, **changed: Any) -> Known:
+    return Known.of(row_record("w/a/k", midmean_us, **changed))
+
+
+def test_short_launches_are_measured_over_all_loads_and_the_planted_side() -> None:
+    made = budget({"w/a/k": known()})
+    assert made.sequences(range(3)) == {"w/a/k": [(0, SIDES), (1, SIDES), (2, SIDES[:4])]}
+
+
+def test_a_launch_of_which_only_a_pair_fits_into_a_burst_is_measured_in_pairs() -> None:
+    made = budget({"w/a/k": known(4000.0)})
+    assert made.sequences(range(1)) == {
+        "w/a/k": [(0, ("base", "twin1")), (0, ("base", "planted"))]
+    }
+
+
+def test_what_each_load_compiles_for_long_is_loaded_twice() -> None:
+    made = budget({"w/a/k": known(build_s=1.0)})
+    assert made.sequences(range(1)) == {"w/a/k": [(0, ("base", "twin1", "planted"))]}
+
+
+def test_a_row_that_cannot_be_planted_in_is_tried_with_equal_code_alone() -> None:
+    made = budget({"w/a/k": known(strength=None)})
+    assert made.sequences(range(1)) == {"w/a/k": [(0, SIDES[:4])]}
+
+
+def test_rows_that_failed_or_of_which_nothing_is_known_are_left_out() -> None:
+    made = budget({"w/a/k": known(), "w/b/k": known()})
+    made.failed["w/a/k"] = "crashed"
+    del made.known["w/b/k"]
+    assert made.sequences(range(1)) == {}
+
+
+@given(st.floats(0.5, 20_000), st.integers(2, 9))
+def test_a_quad_of_more_than_a_pair_always_fits_into_a_burst(us: float, most: int) -> None:
+    arms = known(us).arms(most)
+    assert 2 <= arms <= most
+    block_us = 5 * (us + 60) if us < 250 else us + 60
+    assert arms == 2 or 2 * arms * block_us <= 15_000
+
+
+def test_a_plan_has_as_many_virtual_runs_as_fit_and_the_first_in_any_case() -> None:
+    made = budget({"w/a/k": known(), "w/b/k": known()})
+    one = made.cost(made.sequences(range(1)))
+    assert [number for number, _ in made.plan(0.0, 0)["w/a/k"]] == [0]
+    assert [number for number, _ in made.plan(one / 0.95 + 0.1, 0)["w/a/k"]] == [0]
+    assert len(made.plan(3600.0, 0)["w/a/k"]) == made.asked.sequences
+    assert made.plan(0.0, 1) == {}
+    assert [number for number, _ in made.plan(3600.0, 38)["w/a/k"]] == [38, 39]
+
+
+def test_a_plan_counts_workers_loads_sequences_and_confirming() -> None:
+    made = budget({"w/a/k": known(seconds=0.1, build_s=0.02, worker_s=None)}, workers=5)
+    made.worker_s["w"] = 1.0
+    batch = {"w/a/k": [(0, SIDES), (1, SIDES[:4])]}
+    screening = 5 * (1.0 + 9 * 0.1 + 4 * 0.02)
+    confirming = 5 * (1.0 + 2 * 0.1 + 0.02) + 0.1 * screening
+    assert made.confirming(batch) == pytest.approx(confirming)
+    assert made.cost(batch) == pytest.approx(screening + confirming)
+
+
+def test_a_task_holds_all_rows_of_a_workload_and_the_longest_comes_first() -> None:
+    made = budget({"v/a/k": known(), "w/a/k": known(seconds=0.5), "w/b/k": known()})
+    tasks = made.tasks(made.sequences(range(2)), range(5, 10))
+    assert [(task.workload, sorted(task.rows)) for task in tasks] == [
+        ("w", ["w/a/k", "w/b/k"]),
+        ("v", ["v/a/k"]),
+    ]
+    assert tasks[0].placements == (5, 6, 7, 8, 9)
+    assert tasks[0].rows["w/a/k"]["sides"] == SIDES
+    assert tasks[0].expected_s > tasks[1].expected_s > 0
+
+
+def test_of_a_task_that_is_too_long_the_first_virtual_runs_are_kept() -> None:
+    rows = {
+        "w/a/k": {"sequences": [(0, ("base", "twin1")), (1, ("base", "twin1"))]},
+        "w/b/k": {"sequences": [(1, ("base", "twin1"))]},
+    }
+    task = Task(workload="w", placements=(0,), rows=rows, fixed_s=2.0, runs_s={0: 1.0, 1: 2.0})
+    assert task.expected_s == 5.0
+    assert task.within(5.0) is task
+    shorter = task.within(4.0)
+    assert shorter is not None
+    assert {key: row["sequences"] for key, row in shorter.rows.items()} == {
+        "w/a/k": [(0, ("base", "twin1"))]
+    }
+    assert shorter.expected_s == 3.0
+    assert task.within(2.5) is None
+
+
+def test_sides_that_several_decisions_ask_for_are_measured_together_where_they_fit() -> None:
+    made = budget({"w/a/k": known()})
+    assert made.together("w/a/k", {3: ["planted", "twin2", "base"]}) == [
+        (3, ("base", "twin2", "planted"))
+    ]
+    made.known["w/a/k"] = known(4000.0)
+    assert made.together("w/a/k", {3: ["planted", "twin1", "base"]}) == [
+        (3, ("base", "twin1")),
+        (3, ("base", "planted")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("strength", "effect", "wanted"),
+    [(40, 0.01, 40), (40, 0.005, 80), (-100, 0.02, -50), (40, 0.0, 80), (1, 0.05, 1)],
+)
+def test_a_strength_is_corrected_by_what_was_measured_of_it(
+    strength: int, effect: float, wanted: int
+) -> None:
+    assert corrected(strength, effect) == wanted
+
+
+def test_what_an_earlier_run_learnt_is_used_for_rows_that_are_written_alike() -> None:
+    records = [
+        run_record(),
+        row_record("w/a/k", worker_s=2.5),
+        row_record("w/b/k", source="another"),
+        *(
+            reading_record("w/a/k", 0, placement, {"base": 0.0, "planted": 0.005})
+            for placement in range(5)
+        ),
+    ]
+    rows = [trial_row("a"), trial_row("b")]
+    found, worker_s = remembered(records, rows, "nvidia-h200")
+    assert {key: one.strength for key, one in found.items()} == {"w/a/k": 80}
+    assert worker_s == {"w": 2.5}
+    assert remembered(records, rows, "nvidia-b200") == ({}, {})

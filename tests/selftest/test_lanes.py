@@ -1,0 +1,101 @@
+"""Devices share tasks, and end in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tirbench.selftest.budget import Task
+from tirbench.selftest.lanes import Lane, Lanes
+
+
+def lane(uuid: str) -> Lane:
+    return Lane(uuid=uuid, folder=Path(), workers=cast("Any", SimpleNamespace()), environ={})
+
+
+def task(workload: str, *runs_s: float) -> Task:
+    sequences = [(number, ("base", "twin1")) for number in range(len(runs_s))]
+    return Task(
+        workload=workload,
+        placements=(0,),
+        rows={f"{workload}/a/k": {"sequences": sequences}},
+        fixed_s=1.0,
+        runs_s=dict(enumerate(runs_s)),
+    )
+
+
+class Clock:
+    """A clock that the tasks move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lanes_of(
+    clock: Clock, took: Callable[[Task], float] = lambda task: task.expected_s, count: int = 1
+) -> tuple[Lanes, list[tuple[str, str, int]], list[str]]:
+    done: list[tuple[str, str, int]] = []
+    said: list[str] = []
+
+    def do(where: Lane, what: Task) -> None:
+        done.append((where.uuid, what.workload, len(what.runs_s)))
+        clock.now += took(what)
+
+    found = Lanes(
+        lanes=[lane(f"gpu{number}") for number in range(count)], do=do, say=said.append, clock=clock
+    )
+    return found, done, said
+
+
+def test_tasks_are_done_in_order_and_those_that_end_too_late_are_cut_or_left_out() -> None:
+    lanes, done, said = lanes_of(Clock())
+    tasks = [task("a", 1.0, 1.0), task("b", 1.0, 1.0, 1.0), task("c", 5.0)]
+    assert lanes.drain(tasks, 6.5) == 2
+    assert done == [("gpu0", "a", 2), ("gpu0", "b", 2)]
+    assert said == [
+        "b: there is time for only 2 virtual runs",
+        "c: there is time for nothing",
+    ]
+
+
+def test_time_that_is_for_something_else_is_kept() -> None:
+    lanes, done, _ = lanes_of(Clock())
+    assert lanes.drain([task("a", 1.0), task("b", 1.0)], 5.0, reserve_s=2.0) == 1
+    assert done == [("gpu0", "a", 1)]
+
+
+def test_a_machine_that_is_slower_than_it_seemed_is_given_less() -> None:
+    lanes, done, _ = lanes_of(Clock(), took=lambda task: 3 * task.expected_s)
+    lanes.drain([task("a", 4.0), task("b", 4.0)], 22.0)
+    assert done == [("gpu0", "a", 1)]
+    lanes.forget_pace()
+    lanes.drain([task("b", 4.0)], 22.0)
+    assert done[-1] == ("gpu0", "b", 1)
+
+
+def test_a_workload_stays_on_the_device_that_it_was_first_measured_on() -> None:
+    lanes, done, _ = lanes_of(Clock(), count=2)
+    lanes.drain([task(name, 1.0) for name in "abcdef"], 1000.0)
+    first = {workload: uuid for uuid, workload, _ in done}
+    done.clear()
+    lanes.drain([task(name, 1.0) for name in "fedcba"], 1000.0)
+    assert {workload: uuid for uuid, workload, _ in done} == first
+
+
+def test_what_a_device_raises_ends_the_others_and_is_raised() -> None:
+    clock = Clock()
+
+    def fail(_: Task) -> float:
+        raise RuntimeError("the device is gone")
+
+    lanes, done, _ = lanes_of(clock, took=fail)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        lanes.drain([task("a", 1.0), task("b", 1.0)], 1000.0)
+    assert len(done) == 1

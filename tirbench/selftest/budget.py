@@ -1,0 +1,208 @@
+"""How much fits into the time, and in what portions it is given to workers."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from tirbench.selftest.ask import Asked
+from tirbench.selftest.learnt import WORKER_S, Known
+from tirbench.selftest.readings import pairs_of
+from tirbench.selftest.trees import BASE, PLANTED, Trees
+
+PLANNED: Final = 0.95
+"""Share of the time that is planned for."""
+
+EXTENDED: Final = {"cuda": 0.1, "cpu": 1.0}
+"""What equal code asks for beyond screening, as a share of it: on a CPU nearly every row is too noisy."""
+
+Sequences: TypeAlias = "list[tuple[int, tuple[str, ...]]]"
+"""Number of the virtual run, and the sides that are measured together."""
+
+Batch: TypeAlias = "dict[str, Sequences]"
+"""Sequences by row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One workload on consecutive placements, one fresh worker each.
+
+    Attributes:
+        rows: what each row's trial says, as `harness.trials.Trial` has it.
+        fixed_s: about how long it takes beside its sequences.
+        runs_s: about how long the sequences of each virtual run take.
+    """
+
+    workload: str
+    placements: tuple[int, ...]
+    rows: Mapping[str, Mapping[str, Any]]
+    fixed_s: float
+    runs_s: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def expected_s(self) -> float:
+        """About how long it takes."""
+        return self.fixed_s + math.fsum(self.runs_s.values())
+
+    def within(self, seconds: float) -> Task | None:
+        """As many of its first virtual runs as fit; `None` if none does."""
+        if self.expected_s <= seconds:
+            return self
+        kept: dict[int, float] = {}
+        for number, run_s in sorted(self.runs_s.items()):
+            if self.fixed_s + math.fsum(kept.values()) + run_s > seconds:
+                break
+            kept[number] = run_s
+        if not kept:
+            return None
+        rows = {
+            key: {**row, "sequences": mine}
+            for key, row in self.rows.items()
+            if (mine := [one for one in row["sequences"] if one[0] in kept])
+        }
+        return replace(self, rows=rows, runs_s=kept)
+
+
+@dataclass(slots=True, kw_only=True)
+class Budget:
+    """What rows take, and what can be had of them.
+
+    Attributes:
+        known: by row.
+        failed: rows that cannot be tried, with the reason.
+        worker_s: by workload, seconds that a worker takes beside building and measuring.
+    """
+
+    asked: Asked
+    trees: Trees
+    known: dict[str, Known] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    worker_s: dict[str, float] = field(default_factory=dict)
+
+    def plan(self, seconds: float, done: int) -> Batch:
+        """Sequences of every row: as many more virtual runs as fit, the first in any case.
+
+        Args:
+            seconds: of one device.
+            done: virtual runs that were made already.
+        """
+        best: Batch = {} if done else self.sequences(range(1))
+        for count in range(1, self.asked.sequences - done + 1):
+            found = self.sequences(range(done, done + count))
+            if self.cost(found) > PLANNED * seconds:
+                break
+            best = found
+        return best
+
+    def sequences(self, numbers: Iterable[int]) -> Batch:
+        """The sequences of these virtual runs."""
+        numbers = tuple(numbers)
+        return {
+            one.key: [sides for number in numbers for sides in self._of_run(known, number)]
+            for one in self.trees.rows
+            if one.key not in self.failed and (known := self.known.get(one.key)) is not None
+        }
+
+    def _of_run(self, known: Known, number: int) -> Sequences:
+        most = self._most(known)
+        loads = self.trees.loads(min(most, known.loads(self.asked.loads)))
+        if known.strength is None or number >= self.asked.planted:
+            return [(number, loads)]
+        if most > 2:
+            return [(number, (*loads[: most - 1], PLANTED))]
+        return [(number, loads[:2]), (number, (BASE, PLANTED))]  # three do not fit into one burst
+
+    def _most(self, known: Known) -> int:
+        """Sides of one sequence."""
+        return known.arms(known.loads(self.asked.loads) + 1)
+
+    def together(self, key: str, of: Mapping[int, Sequence[str]]) -> Sequences:
+        """Sequences with so many of these sides as fit; base comes first, the planted side last.
+
+        Args:
+            key: of the row.
+            of: sides by virtual run.
+        """
+        order = [*self.trees.loads(self.asked.loads), PLANTED]
+        most = self._most(self.known[key])
+        found: Sequences = []
+        for number, sides in sorted(of.items()):
+            ordered = tuple(sorted(sides, key=order.index))
+            if len(ordered) <= most:
+                found.append((number, ordered))
+            else:
+                found += [(number, pair) for pair in pairs_of(ordered, PLANTED)]
+        return found
+
+    # --- Seconds
+
+    def cost(self, batch: Batch) -> float:
+        """Seconds of one device that a batch takes."""
+        return self._screening(batch) + self.confirming(batch)
+
+    def _screening(self, batch: Batch) -> float:
+        total = self._workers(batch)
+        for key, mine in batch.items():
+            known = self.known[key]
+            sides = len({side for _, names in mine for side in names})
+            arms = sum(len(names) for _, names in mine)
+            total += self.asked.workers * (arms * known.seconds + (sides - 1) * known.build_s)
+        return total
+
+    def confirming(self, batch: Batch) -> float:
+        """Seconds of one device that fresh workers take: every planted slowdown asks for them."""
+        planted = {
+            key: count
+            for key, mine in batch.items()
+            if (count := sum(PLANTED in names for _, names in mine))
+        }
+        total = EXTENDED[self.asked.device] * self._screening(batch) + self._workers(planted)
+        for key, count in planted.items():
+            known = self.known[key]
+            total += self.asked.workers * (2 * count * known.seconds + known.build_s)
+        return total
+
+    def _workers(self, keys: Iterable[str]) -> float:
+        workloads = {key.partition("/")[0] for key in keys}
+        return self.asked.workers * sum(map(self.of_worker, workloads))
+
+    def of_worker(self, workload: str) -> float:
+        """Seconds that a worker of it takes beside building and measuring."""
+        return self.worker_s.get(workload, WORKER_S)
+
+    # --- Portions
+
+    def tasks(self, batch: Batch, placements: Iterable[int]) -> list[Task]:
+        """One task for each workload, the longest first."""
+        seeds = tuple(placements)
+        by_workload: dict[str, Batch] = defaultdict(dict)
+        for key, mine in batch.items():
+            by_workload[key.partition("/")[0]][key] = mine
+        tasks = [self._task(workload, mine, seeds) for workload, mine in by_workload.items()]
+        return sorted(tasks, key=lambda task: -task.expected_s)
+
+    def _task(self, workload: str, batch: Batch, seeds: tuple[int, ...]) -> Task:
+        rows: dict[str, dict[str, Any]] = {}
+        each_s = self.of_worker(workload)
+        runs_s: dict[int, float] = defaultdict(float)
+        for key, mine in batch.items():
+            known = self.known[key]
+            sides = dict.fromkeys(side for _, names in mine for side in names)
+            rows[key] = {
+                "sides": (BASE, *(side for side in sides if side != BASE)),
+                "sequences": mine,
+                "strength": known.strength or 0,
+            }
+            each_s += len(sides) * known.build_s
+            for number, names in mine:
+                runs_s[number] += len(seeds) * len(names) * known.seconds
+        return Task(
+            workload=workload,
+            placements=seeds,
+            rows=rows,
+            fixed_s=len(seeds) * each_s,
+            runs_s=dict(runs_s),
+        )

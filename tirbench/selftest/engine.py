@@ -1,0 +1,301 @@
+"""Measures trials: calibrates rows, then gives virtual runs of the whole suite to workers, stage by stage."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tirbench.judge import Policy
+from tirbench.model import CaseJob, Job, Machine, MeasureMore, Outcome, Plan, Timed
+from tirbench.selftest import lanes
+from tirbench.selftest.ask import Asked
+from tirbench.selftest.budget import Batch, Budget, Task
+from tirbench.selftest.decide import Decision, Evidence, decide
+from tirbench.selftest.lanes import Lane, Lanes
+from tirbench.selftest.learnt import Known, remembered
+from tirbench.selftest.readings import SEPARATOR, Record, Writer, pair_of, pairs_of, read_logs
+from tirbench.selftest.trees import BASE, PLANTED, Trees, TrialRow
+
+if TYPE_CHECKING:
+    from tirbench.execute.events import Event
+
+FORMAT: Final = 1
+
+CALIBRATED: Final = 0.6
+"""Share of the time after which no more workload is calibrated: its rows are tried in a later run."""
+
+OVERTIME: Final = 0.1
+"""Share of the time by which confirming may end late, as what was screened would otherwise be lost."""
+
+STAGES: Final = 4
+"""How often decisions may ask for more; no rule asks as often."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Engine:
+    """Runs the trials of an `Asked` until its time is over.
+
+    Attributes:
+        writer: where readings go.
+        run: what this run is called in them.
+        before: records of earlier runs: what they learnt of rows is used again.
+        watch: is shown every event.
+        say: takes sentences.
+        hardware: what it runs on.
+        clock: seconds, monotonic.
+    """
+
+    asked: Asked
+    trees: Trees
+    writer: Writer
+    run: str
+    before: Sequence[Record]
+    watch: Callable[[Event], None]
+    say: Callable[[str], None]
+    hardware: str
+    clock: Callable[[], float] = time.monotonic
+    budget: Budget = field(init=False)
+    _specs: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Nothing is known yet."""
+        self.budget = Budget(asked=self.asked, trees=self.trees)
+
+    def measure(self) -> list[Decision]:
+        """Everything that fits into the time; the decisions that came of it."""
+        end_s = self.clock() + self.asked.seconds
+        policy = Policy(workers=self.asked.workers)
+        with ExitStack() as stack:
+            opened = lanes.opened(self.asked, self.trees.folder / "logs", stack)
+            shared = Lanes(lanes=opened, do=self._task, say=self.say, clock=self.clock)
+            self._calibrate(shared, end_s)
+            done = 0
+            while batch := self.budget.plan((end_s - self.clock()) * len(opened), done):
+                self._batch(shared, batch, policy, end_s)
+                done += len({number for mine in batch.values() for number, _ in mine})
+        return self.decisions(policy)
+
+    def _batch(self, shared: Lanes, batch: Batch, policy: Policy, end_s: float) -> None:
+        """Some virtual runs: all of them screened, then what they ask for beyond that."""
+        runs = sorted({number for mine in batch.values() for number, _ in mine})
+        count = len(shared.lanes)
+        self.say(
+            f"virtual runs {runs[0]} to {runs[-1]}: {sum(map(len, batch.values()))} sequences on "
+            f"{policy.workers} placements, about {self.budget.cost(batch) / count:.0f} s"
+        )
+        shared.homes.clear()
+        tasks = self.budget.tasks(batch, range(policy.workers))
+        shared.drain(tasks, end_s, reserve_s=self.budget.confirming(batch) / count)
+        for _ in range(STAGES):
+            more = self._more(self.decisions(policy))
+            self.say(f"{len(more)} workloads asked for more")
+            if not shared.drain(more, end_s + OVERTIME * self.asked.seconds):
+                break
+
+    def decisions(self, policy: Policy) -> list[Decision]:
+        """What can be said of this run by now."""
+        mine = [one for one in self.writer.records if one.get("run") == self.run]
+        return decide(Evidence.of(mine), policy)
+
+    def units(self, machine: Machine) -> list[str]:
+        """Short ids of the units that the work is given to."""
+        from tirbench.execute.machine import unit_of
+
+        return [str(unit_of(uuid)) for uuid in self.asked.gpus] or [str(machine.unit or "")]
+
+    # --- What is learnt first
+
+    def _calibrate(self, shared: Lanes, end_s: float) -> None:
+        """Time every row once, verify it by its oracle, find the strength of its delay."""
+        known, worker_s = remembered(self.before, self.trees.rows, self.hardware)
+        self.budget.known |= known
+        self.budget.worker_s |= worker_s
+        todo: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+        for one in self.trees.rows:
+            if one.key not in known:
+                sides = (*self.trees.loads(2), *(() if one.unplanted else (PLANTED,)))
+                row = {"sides": sides, "calibrate": True, "sequences": []}
+                todo[one.row.workload][one.key] = row
+        tasks = [
+            Task(workload=workload, placements=(0,), rows=rows, fixed_s=len(rows))
+            for workload, rows in todo.items()
+        ]
+        shared.drain(tasks, end_s - (1 - CALIBRATED) * self.asked.seconds)
+        shared.forget_pace()
+        for one in self.trees.rows:
+            if one.key in self.budget.known:
+                self._keep_row(one)
+
+    def _keep_row(self, one: TrialRow) -> None:
+        self.writer.add(
+            {
+                "type": "row",
+                "run": self.run,
+                "row": one.key,
+                "source": one.source,
+                "slower_than": one.slower_than,
+                "unplanted": one.unplanted,
+                "worker_s": self.budget.of_worker(one.row.workload),
+                **asdict(self.budget.known[one.key]),
+            }
+        )
+
+    # --- What decisions ask for
+
+    def _more(self, decisions: Iterable[Decision]) -> list[Task]:
+        """Sides of several pairs of one sequence are measured together."""
+        wanted: dict[tuple[int, int], dict[str, dict[int, list[str]]]] = {}
+        for one in decisions:
+            if not isinstance(one.answer, MeasureMore) or one.key.row in self.budget.failed:
+                continue
+            place = (one.answer.placement, one.answer.workers)
+            sides = wanted.setdefault(place, {}).setdefault(one.key.row, {})
+            mine = sides.setdefault(one.key.sequence, [])
+            mine += [side for side in one.key.pair.split(SEPARATOR) if side not in mine]
+        tasks: list[Task] = []
+        for (placement, workers), rows in sorted(wanted.items()):
+            batch = {key: self.budget.together(key, of) for key, of in rows.items()}
+            tasks += self.budget.tasks(batch, range(placement, placement + workers))
+        return tasks
+
+    # --- Measuring
+
+    def _task(self, lane: Lane, task: Task) -> None:
+        for placement in task.placements:
+            failed = self.budget.failed
+            rows = {key: row for key, row in task.rows.items() if key not in failed}
+            if rows:
+                self._worker(lane, task.workload, placement, rows)
+
+    def _worker(
+        self, lane: Lane, workload: str, placement: int, rows: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """One fresh worker: all these rows on one placement seed."""
+        from tirbench.execute.events import Reported, RowDone
+        from tirbench.execute.jobs import execute_in
+
+        begin, spent = self.clock(), 0.0
+        job = self._job(workload, placement, rows)
+        trials: dict[tuple[str, int, tuple[str, ...]], dict[str, Any]] = {}
+        done: dict[str, Outcome] = {}
+        with closing(execute_in(lane.surroundings(), [job])) as events:
+            for event in events:
+                if isinstance(event, Reported):
+                    data = dict(event.data)
+                    key = f"{workload}/{data.get('case')}/{data.get('implementation')}"
+                    spent += data.get("spent_s", data.get("seconds", 0.0)) + data.get("cold_s", 0.0)
+                    if data.get("event") == "calibrated":
+                        self._learn(key, data)
+                    elif data.get("event") == "trial":  # of a row that is run again the later
+                        trials[key, data["sequence"], tuple(data["logs"])] = data
+                elif isinstance(event, RowDone):
+                    done[event.outcome.row.key] = event.outcome
+                with self._lock:
+                    self.watch(event)
+        for (key, number, _), data in trials.items():
+            if isinstance(done.get(key), Timed):
+                self._keep(key, number, data, lane.unit)
+        for key, outcome in done.items():
+            if not isinstance(outcome, Timed):
+                self._fail(key, outcome)
+        known = self.budget.known
+        built = sum(
+            (len(row["sides"]) - 1) * known[key].build_s
+            for key, row in rows.items()
+            if key in known
+        )
+        self.budget.worker_s[workload] = max(0.3, self.clock() - begin - spent - built)
+
+    def _fail(self, key: str, outcome: Outcome) -> None:
+        said = getattr(outcome, "reason", "") or getattr(outcome, "untimed", "no answer")
+        self.budget.failed[key] = said
+        self.writer.add({"type": "failed", "run": self.run, "row": key, "reason": said})
+
+    def _job(self, workload: str, placement: int, rows: Mapping[str, Mapping[str, Any]]) -> Job:
+        """A worker's orders; which side is loaded first swaps with the seed."""
+        by_key = {one.key: one for one in self.trees.rows}
+        mine = [by_key[key] for key in rows]
+        sides = list(dict.fromkeys(side for row in rows.values() for side in row["sides"]))
+        if placement % 2:
+            sides.reverse()
+        cases: dict[str, list[TrialRow]] = defaultdict(list)
+        for one in mine:
+            cases[one.row.case].append(one)
+        spec = {
+            "schema": FORMAT,
+            "placement": placement,
+            "sides": {side: str(self.trees.harnesses[side][workload]) for side in sides},
+            "trees": {side: str(self.trees.trees[side]) for side in sides},
+            "project": str(self.trees.project),
+            "twins": [side for side in sides if side != BASE],
+            "rows": {
+                case: {one.row.implementation: dict(rows[one.key]) for one in of}
+                for case, of in cases.items()
+            },
+            "configurations": self._of_sides(sides, mine, lambda known: known.configuration),
+            "outputs": self._of_sides(sides, mine, lambda known: known.outputs),
+        }
+        with self._lock:
+            self._specs += 1
+            path = self.trees.folder / f"trial{self._specs}.json"
+        path.write_text(json.dumps(spec), encoding="utf-8")
+        return Job(
+            workload=workload,
+            harness=str(path),
+            plan=Plan(device=self.asked.device, timer=self.asked.timer, placements=1, rounds=2),
+            cases=tuple(
+                CaseJob(case=case, rows=tuple(one.row for one in of)) for case, of in cases.items()
+            ),
+            deadlines=self.trees.workloads[workload].deadlines,
+        )
+
+    def _of_sides(
+        self, sides: Iterable[str], rows: Iterable[TrialRow], what: Callable[[Known], Any]
+    ) -> dict[str, dict[str, dict[str, Any]]]:
+        """What is known of rows, the same for every side; by side, case and implementation."""
+        found: dict[str, dict[str, Any]] = {}
+        for one in rows:
+            known = self.budget.known.get(one.key)
+            if known is not None and (value := what(known)):
+                found.setdefault(one.row.case, {})[one.row.implementation] = value
+        return dict.fromkeys(sides, found)
+
+    # --- What is kept
+
+    def _learn(self, key: str, data: Mapping[str, Any]) -> None:
+        """Keep what a calibrating worker says."""
+        self.budget.known[key] = Known.of({**data, "midmean_us": data["midmean_us"]["base"]})
+        seen = {name: data.get(name) for name in ("strength", "expected", "seen", "unplanted")}
+        self.writer.add({"type": "calibrated", "run": self.run, "row": key, **seen})
+
+    def _keep(self, key: str, number: int, data: Mapping[str, Any], unit: str) -> None:
+        """Read the pairs of a sequence and write them down."""
+        pairs = {}
+        for base, head in pairs_of(tuple(data["logs"]), PLANTED):
+            reading = read_logs(data["placement"], data["logs"][base], data["logs"][head])
+            pairs[pair_of(base, head)] = [
+                float(f"{reading.log_ratio:.6g}"),
+                float(f"{reading.quad_variance:.6g}"),
+                reading.quads,
+            ]
+        self.writer.add(
+            {
+                "type": "reading",
+                "run": self.run,
+                "unit": unit,
+                "row": key,
+                "placement": data["placement"],
+                "sequence": number,
+                "pairs": pairs,
+                "midmean_us": {side: float(f"{us:.6g}") for side, us in data["midmean_us"].items()},
+                "launches": data["launches"],
+                "seconds": data["seconds"],
+            }
+        )

@@ -1,0 +1,122 @@
+"""What is learnt of a row before it is tried, in this run or an earlier one."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from tirbench.calls import SHORT_BLOCK, SHORT_CALL_US
+from tirbench.selftest.readings import Record, pair_of
+from tirbench.selftest.trees import BASE, PLANTED, TrialRow
+
+BURST_US: Final = 15_000.0
+"""As `timing.schedule.BURST_WORK_US`: in a longer quad the device rests, and its arms are then unequal."""
+
+WORKER_S: Final = 1.5
+"""What a worker costs beside its sequences, before any was seen."""
+
+COSTLY_S: Final = 0.25
+"""A load that takes longer is not taken more often than a pair needs."""
+
+AIM: Final = 0.01
+"""What is planted, relative."""
+
+NEAR_ENOUGH: Final = (0.93, 1.25)
+"""Shares of that which are left as they are, so that what several runs measured of them adds up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """One row.
+
+    Attributes:
+        midmean_us: how long a launch takes.
+        flush_us: what precedes it.
+        seconds: how long one sequence of one arm takes.
+        strength: of the delay that makes it slower by about 1 %; `None` where none can be planted.
+        outputs: checksums of outputs that its oracle found right.
+        configuration: what its tuner chose.
+        build_s: how long one more load takes.
+    """
+
+    midmean_us: float
+    flush_us: float
+    seconds: float
+    strength: int | None
+    outputs: dict[str, int]
+    configuration: str | None
+    build_s: float
+
+    @classmethod
+    def of(cls, data: Record) -> Known:
+        """What a record or a calibrating worker says."""
+        given: dict[str, Any] = {one.name: data[one.name] for one in fields(cls)}
+        return cls(**given)
+
+    def loads(self, most: int) -> int:
+        """How many loads pay: what each of them compiles anew (TIRx, CUDA C++) is loaded twice."""
+        return 2 if self.build_s > COSTLY_S else most
+
+    def arms(self, most: int) -> int:
+        """How many arms a sequence may have so that a quad of all of them fits into one burst."""
+        cycle_us = self.midmean_us + self.flush_us
+        block_us = sum(SHORT_BLOCK) * cycle_us if self.midmean_us < SHORT_CALL_US else cycle_us
+        return max(2, min(most, int(BURST_US / (2 * block_us)))) if block_us > 0 else most
+
+
+def remembered(
+    records: Sequence[Record], rows: Iterable[TrialRow], hardware: str
+) -> tuple[dict[str, Known], dict[str, float]]:
+    """What earlier runs on this hardware learnt of rows that are still written alike.
+
+    Strengths are corrected by what was measured of them since.
+
+    Returns:
+        By row what is known, and by workload the seconds of a worker.
+    """
+    runs = {one["run"]: one for one in records if one["type"] == "run"}
+    source = {one.key: one.source for one in rows}
+    measured = effects_of(records)
+    known: dict[str, Known] = {}
+    worker_s: dict[str, float] = {}
+    for one in records:
+        if one["type"] != "row" or source.get(one["row"]) != one["source"]:
+            continue
+        if runs.get(one["run"], {}).get("hardware") != hardware:
+            continue
+        seen = measured.get((one["row"], one["strength"] or 0))
+        strength = one["strength"] if seen is None else corrected(one["strength"], seen)
+        known[one["row"]] = Known.of({**one, "strength": strength})
+        worker_s[one["row"].partition("/")[0]] = one["worker_s"]
+    return known, worker_s
+
+
+def effects_of(records: Iterable[Record]) -> dict[tuple[str, int], float]:
+    """The mean log-ratio of every planted row, by row and strength."""
+    strengths: dict[tuple[str, str], int] = {}
+    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for one in records:
+        place = (one.get("run", ""), one.get("row", ""))
+        if one["type"] == "row" and one["strength"]:
+            strengths[place] = one["strength"]
+        elif one["type"] == "reading" and place in strengths:
+            values = one["pairs"].get(pair_of(BASE, PLANTED), ())
+            found[one["row"], strengths[place]] += values[:1]
+    return {key: math.fsum(values) / len(values) for key, values in found.items() if values}
+
+
+def corrected(strength: int, effect: float) -> int:
+    """A strength that comes nearer to 1 % by what readings say of it; the same where it is near enough.
+
+    Args:
+        strength: positive or negative, as in `harness.planting`.
+        effect: its mean log-ratio.
+    """
+    target = math.log1p(AIM)
+    if NEAR_ENOUGH[0] <= effect / target <= NEAR_ENOUGH[1]:
+        return strength
+    factor = min(2.0, max(0.5, target / max(effect, target / 4)))
+    return int(math.copysign(max(1, round(abs(strength) * factor)), strength))

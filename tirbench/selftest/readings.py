@@ -1,0 +1,93 @@
+"""What is kept of trials, line by line in a file that only grows: readings of several runs add up."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tirbench.judge import read_worker
+from tirbench.model import Block, PairQuad, PairReading, PairWorker
+
+Record: TypeAlias = "dict[str, Any]"
+
+SEPARATOR = "~"
+"""Between the sides of a pair."""
+
+
+@dataclass(slots=True)
+class Writer:
+    """Appends records, from several threads."""
+
+    path: Path
+    records: list[Record] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, record: Record) -> None:
+        """Write a record, whole or not at all."""
+        line = json.dumps(record, allow_nan=False, separators=(",", ":"))
+        with self._lock:
+            self.records.append(record)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+
+def read(paths: Iterable[Path]) -> list[Record]:
+    """The records of files, in order; one that was cut off when its run was killed is left out."""
+    return [record for path in paths if path.is_file() for record in _records(path)]
+
+
+def _records(path: Path) -> Iterator[Record]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and "type" in record:
+            yield record
+
+
+def readings_of(record: Record) -> dict[str, PairReading]:
+    """What a record of type `reading` says of each of its pairs."""
+    return {
+        pair: PairReading(
+            placement=record["placement"],
+            log_ratio=log_ratio,
+            quad_variance=variance,
+            quads=quads,
+        )
+        for pair, (log_ratio, variance, quads) in record["pairs"].items()
+    }
+
+
+def pair_of(base: str, head: str) -> str:
+    """How a pair of sides is called."""
+    return f"{base}{SEPARATOR}{head}"
+
+
+def pairs_of(sides: Sequence[str], planted: str) -> list[tuple[str, str]]:
+    """The pairs of a sequence: any two loads of the same files; base and the planted side."""
+    loads = [side for side in sides if side != planted]
+    found = [(one, other) for index, one in enumerate(loads) for other in loads[index + 1 :]]
+    return [*found, (loads[0], planted)] if planted in sides else found
+
+
+def read_logs(placement: int, base: Sequence[float], head: Sequence[float]) -> PairReading:
+    """What a worker says of a pair whose sub-blocks are known by the logarithms of their midmeans.
+
+    Two sub-blocks of each side are a quad, as `harness.quads.quads_of` pairs them.
+    """
+    count = min(len(base), len(head)) // 2
+    quads = tuple(
+        PairQuad(base=_blocks(base, index), head=_blocks(head, index)) for index in range(count)
+    )
+    return read_worker(PairWorker(placement=placement, quads=quads))
+
+
+def _blocks(logs: Sequence[float], index: int) -> tuple[Block, Block]:
+    first, second = (math.exp(value) for value in logs[2 * index : 2 * index + 2])
+    return (first,), (second,)
