@@ -369,6 +369,8 @@ def _parts(ways: Sequence[Measured]) -> Iterator[str]:
     yield "|---|" + "---:|" * (2 * len(ways))
     rests = [way.wall_s for way in ways]
     for name in (*LABELS, ""):
+        if name and not any(way.clock.total_s(name) for way in ways):
+            continue
         cells = []
         for number, way in enumerate(ways):
             total_s = way.clock.total_s(name) if name else rests[number]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -81,13 +81,18 @@ def executed(
     made = sorted(set(store.run_ids(ROOT)) - before)
     if not made:
         raise SystemExit(f"exit {process.returncode}: no run was made")
-    kept = store.read_run(ROOT, made[-1])
+    return replace(kept(made[-1]), seconds=seconds)
+
+
+def kept(run_id: str) -> Ran:
+    """A run that was made before, by its id; how long it took is not known."""
+    found = store.read_run(ROOT, run_id)
     rows: dict[str, dict[str, Any]] = {
         outcome.row.key: codec.dump(outcome)  # type: ignore[misc]  # an object, for a dataclass
-        for outcome in kept.run.outcomes
+        for outcome in found.run.outcomes
     }
-    missing = tuple(row.key for row in kept.unanswered)
-    return Ran(rows, missing, seconds, kept.run.ahead)
+    missing = tuple(row.key for row in found.unanswered)
+    return Ran(rows, missing, 0.0, found.run.ahead)
 
 
 def compared(row: Mapping[str, Any], was: Mapping[str, Any]) -> tuple[str, str]:

@@ -154,9 +154,9 @@ does it. Nobody is told that the code is the same.
 standard deviation, found between processes. Every decision contains it, but all decisions of a row in one run
 contain the same {workers} draws of it. Pairs of one sequence share loads: with a load in common their errors
 are correlated (ρ = ½). Both leave the share of false alarms as it is and make its bound narrower than it
-should be, by as much as false alarms come together; `disjoint` counts only pairs that share no load. Where {loads} loads do not fit into one
-burst of 15 ms, or each is compiled for long (TIRx, CUDA C++), fewer are measured together. τ is pooled, as in
-`ab`, over the rows of one virtual run of the suite.
+should be, by as much as false alarms come together; `disjoint` counts only pairs that share no load. Where
+{loads} loads do not fit into one burst of 15 ms, or each is compiled for long (TIRx, CUDA C++), fewer are
+measured together. τ is pooled, as in `ab`, over the rows of one virtual run of the suite.
 
 **Planted slowdowns** are real: the tree of that side has kernels with one argument and one statement more, by
 which each program, or the last one alone, does so many dependent multiply-adds before its work. How many make

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.runs import ENDING_S, ROOT, Ran, compared, executed
+from benchmarks.runs import ENDING_S, ROOT, Ran, compared, executed, kept
 from tirbench import store
 
 if TYPE_CHECKING:
@@ -73,10 +73,11 @@ def page(planted: Ran, clean: Ran, *, limit_s: float) -> Iterator[str]:
     yield ""
     kinds = [kind for kind, _ in verdicts.values()]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "none yet"
-    yield (
-        f"{len(verdicts)} rows: {counts}. The run without faults took {clean.seconds:.0f} s, the other "
-        f"{planted.seconds:.0f} s."
-    )
+    yield f"{len(verdicts)} rows: {counts}."
+    if clean.seconds and planted.seconds:
+        yield (
+            f"The run without faults took {clean.seconds:.0f} s, the other {planted.seconds:.0f} s."
+        )
     missing = [("clean", key) for key in clean.missing] + [("faults", k) for k in planted.missing]
     if missing:
         shown = ", ".join(f"{key} ({run})" for run, key in missing[:5])
@@ -104,6 +105,12 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--whole", action="store_true", help="among every workload of the suite")
     parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="for both runs together")
+    parser.add_argument(
+        "--runs",
+        nargs=2,
+        metavar="RUN",
+        help="judge two runs that are kept: the clean one, the other",
+    )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("options", nargs="*", help="of `tirbench exec`, after --")
     asked = parser.parse_args()
@@ -117,9 +124,13 @@ def main() -> int:
             store.write(asked.out, text)
         return text
 
-    clean = executed([*before, f"{PLANTED}::none_*", *after], options, CLEAN_SHARE * asked.limit_s)
-    show(Ran({}, (), 0.0), clean)
-    planted = executed([*before, PLANTED, *after], options, end - time.monotonic())
+    if asked.runs:
+        clean, planted = map(kept, asked.runs)
+    else:
+        share_s = CLEAN_SHARE * asked.limit_s
+        clean = executed([*before, f"{PLANTED}::none_*", *after], options, share_s)
+        show(Ran({}, (), 0.0), clean)
+        planted = executed([*before, PLANTED, *after], options, end - time.monotonic())
     print(show(planted, clean), end="")
     verdicts = {judged(key, row, clean.rows)[0] for key, row in planted.rows.items()}
     if verdicts - {"same", "bad", "skipped", "verified", "NOT COMPARED"}:

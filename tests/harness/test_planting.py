@@ -55,7 +55,8 @@ def test_delays_that_programs_hide_from_each_other_are_given_to_the_last_one_alo
 
 def test_a_single_step_that_is_already_too_much_is_the_answer() -> None:
     steps, effect = searched(lambda steps: 0.05 if steps > 0 else 0.0, 3, both=False)
-    assert (steps, effect) == (1, pytest.approx(0.05))
+    assert steps == 1
+    assert effect == pytest.approx(0.05)
 
 
 def test_the_search_ends_where_nothing_has_an_effect() -> None:

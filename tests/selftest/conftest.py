@@ -91,7 +91,8 @@ def row_record(row: str, midmean_us: float = 5.0, run: str = "r1", **changed: An
         "worker_s": 1.0,
         "midmean_us": midmean_us,
         "flush_us": 60.0,
-        "seconds": 0.1,
+        "sequence_s": 0.05,
+        "arm_s": 0.1,
         "strength": 40,
         "outputs": {},
         "configuration": None,
@@ -140,7 +141,7 @@ def virtual_run(
     seed: int = 1,
 ) -> list[Record]:
     """Readings of every row with this noise of a side; `planted` is the log-ratio of a slower side."""
-    rng = random.Random(f"{seed} {sequence} {run}")
+    rng = random.Random(f"{seed} {sequence} {run}")  # noqa: S311 - a simulation
     sides = LOADS if planted is None else (*LOADS, PLANTED)
     return [
         reading_record(

@@ -53,9 +53,7 @@ def test_short_launches_are_measured_over_all_loads_and_the_planted_side() -> No
 
 def test_a_launch_of_which_only_a_pair_fits_into_a_burst_is_measured_in_pairs() -> None:
     made = budget({"w/a/k": known(4000.0)})
-    assert made.sequences(range(1)) == {
-        "w/a/k": [(0, ("base", "twin1")), (0, ("base", "planted"))]
-    }
+    assert made.sequences(range(1)) == {"w/a/k": [(0, ("base", "twin1")), (0, ("base", "planted"))]}
 
 
 def test_what_each_load_compiles_for_long_is_loaded_twice() -> None:
@@ -94,17 +92,17 @@ def test_a_plan_has_as_many_virtual_runs_as_fit_and_the_first_in_any_case() -> N
 
 
 def test_a_plan_counts_workers_loads_sequences_and_confirming() -> None:
-    made = budget({"w/a/k": known(seconds=0.1, build_s=0.02, worker_s=None)}, workers=5)
+    made = budget({"w/a/k": known(build_s=0.02)}, workers=5)
     made.worker_s["w"] = 1.0
     batch = {"w/a/k": [(0, SIDES), (1, SIDES[:4])]}
-    screening = 5 * (1.0 + 9 * 0.1 + 4 * 0.02)
-    confirming = 5 * (1.0 + 2 * 0.1 + 0.02) + 0.1 * screening
+    screening = 5 * (1.0 + 9 * 0.1 + 2 * 0.05 + 4 * 0.02)
+    confirming = 5 * (1.0 + 2 * 0.1 + 0.05 + 0.02) + 0.1 * screening
     assert made.confirming(batch) == pytest.approx(confirming)
     assert made.cost(batch) == pytest.approx(screening + confirming)
 
 
 def test_a_task_holds_all_rows_of_a_workload_and_the_longest_comes_first() -> None:
-    made = budget({"v/a/k": known(), "w/a/k": known(seconds=0.5), "w/b/k": known()})
+    made = budget({"v/a/k": known(), "w/a/k": known(arm_s=0.5), "w/b/k": known()})
     tasks = made.tasks(made.sequences(range(2)), range(5, 10))
     assert [(task.workload, sorted(task.rows)) for task in tasks] == [
         ("w", ["w/a/k", "w/b/k"]),

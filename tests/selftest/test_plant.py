@@ -29,14 +29,15 @@ WORKLOADS = Path(__file__).parents[2] / "workloads" / "kernels"
 
 def function(text: str, name: str) -> ast.FunctionDef:
     return next(
-        one
-        for one in ast.parse(text).body
-        if isinstance(one, ast.FunctionDef) and one.name == name
+        one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef) and one.name == name
     )
 
 
 def test_a_planted_kernel_has_one_argument_and_one_statement_more() -> None:
-    before, after = function(HEAD + KERNEL, "scale"), function(planted(HEAD + KERNEL, ["scale"]), "scale")
+    before, after = (
+        function(HEAD + KERNEL, "scale"),
+        function(planted(HEAD + KERNEL, ["scale"]), "scale"),
+    )
     assert [one.arg for one in after.args.args] == ["x_ptr", "n", "BLOCK", ARGUMENT]
     assert ast.unparse(after.args.defaults[0]) == "2"
     assert [ast.dump(one) for one in after.body[2:]] == [ast.dump(one) for one in before.body[1:]]
@@ -52,7 +53,10 @@ def test_nothing_else_of_the_file_changes() -> None:
         if line[0] in "+-"
     ]
     assert len(changed) == 3
-    assert changed[:2] == ["-     BLOCK: tl.constexpr,", f"+     BLOCK: tl.constexpr, {ARGUMENT}=2,"]
+    assert changed[:2] == [
+        "-     BLOCK: tl.constexpr,",
+        f"+     BLOCK: tl.constexpr, {ARGUMENT}=2,",
+    ]
 
 
 def test_columns_of_lines_with_wide_characters_are_counted_in_bytes() -> None:
@@ -108,10 +112,14 @@ def test_every_triton_kernel_of_the_suite_can_be_planted_in() -> None:
 
 
 def test_what_a_function_launches_is_found_and_what_it_only_names_is_not() -> None:
-    text = HEAD + KERNEL + (
-        "\n\n@triton.jit\ndef helper(x):\n    return x\n"
-        "\n\ndef build(x, table):\n"
-        "    def launch():\n        scale[(3,)](x, table[0], helper)\n    return launch\n"
+    text = (
+        HEAD
+        + KERNEL
+        + (
+            "\n\n@triton.jit\ndef helper(x):\n    return x\n"
+            "\n\ndef build(x, table):\n"
+            "    def launch():\n        scale[(3,)](x, table[0], helper)\n    return launch\n"
+        )
     )
     assert launched(text, "build") == ["scale"]
     assert launched(text, "absent") == []

@@ -52,9 +52,7 @@ def test_the_true_size_of_a_slowdown_leaves_its_own_readings_out() -> None:
         for sequence, effect in ((0, 0.010), (1, 0.012), (2, 0.014))
         for placement in range(10)
     ]
-    truths = {
-        one.key.sequence: one.truth for one in tried_of(suite(records)) if one.key.planted
-    }
+    truths = {one.key.sequence: one.truth for one in tried_of(suite(records)) if one.key.planted}
     assert truths == {
         0: pytest.approx(math.expm1(0.013)),
         1: pytest.approx(math.expm1(0.012)),
@@ -111,7 +109,7 @@ def test_rows_are_counted_in_the_class_of_their_duration() -> None:
 
 
 def test_the_scatter_of_a_worker_is_told_from_that_of_its_repetitions() -> None:
-    rng = random.Random(3)
+    rng = random.Random(3)  # noqa: S311 - a simulation
     records = []
     for number, row in enumerate(ROWS):
         for placement in range(5):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from tirbench import selftest
+from tirbench.commands.selftest import command
 from tirbench.execute import describe
 from tirbench.selftest.readings import Record, Writer
 from tirbench.selftest.trees import opened
@@ -49,8 +48,9 @@ def test_trees_are_whole_copies_and_gone_afterwards(project: Path) -> None:
 def test_kinds_of_launches_can_be_left_out(project: Path) -> None:
     from tirbench.errors import UsageError
 
-    with pytest.raises(UsageError, match="no kernel of these cases"), opened(
-        asked(project, without=("call",))
+    with (
+        pytest.raises(UsageError, match="no kernel of these cases"),
+        opened(asked(project, without=("call",))),
     ):
         pass
 
@@ -66,7 +66,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Recor
     (project / "workloads" / "double.toml").write_text(WORKLOAD)
     (project / "workloads" / "kernels" / "ops.py").write_text(OPS)
     path, said = project / "readings.jsonl", list[str]()
-    for lanes in ((), ("one", "two")):
+    for lanes in ((), ("one", "two")):  # two devices share the second
         selftest.measure(
             asked(project, gpus=lanes),
             machine=describe("cpu"),
@@ -134,33 +134,37 @@ def test_decisions_of_all_runs_are_counted(
     assert [one.row for one in found.rows] == list(ROWS)
 
 
-def run_cli(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tirbench", "selftest", "--device", "cpu", *arguments],
-        cwd=project,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(
+        command, ["--device", "cpu", "--seconds", "0", *arguments], standalone_mode=False
     )
 
 
 def test_the_command_shows_and_pins_what_is_kept(
-    measured: tuple[Path, list[Record], list[str]],
+    measured: tuple[Path, list[Record], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, records, _ = measured
-    assert run_cli(project, "--seconds", "0").returncode == 3
+    monkeypatch.chdir(project)
+    assert invoke().return_value == 3
     hardware = describe("cpu").hardware
     readings = project / ".tirbench" / "selftest" / f"{hardware}.jsonl"
     for record in records:
         Writer(readings).add(record)
-    shown = run_cli(project, "--seconds", "0", "--pin")
-    assert shown.returncode == 0, shown.stderr
+    shown = invoke("--pin")
+    assert shown.return_value == 0, shown.output
     assert shown.stdout.startswith("Equal code\n")
     assert f"self-test of {hardware}" in shown.stdout
     assert f"wrote workloads/baselines/{hardware}/selftest.json" in shown.stderr
-    data = json.loads(run_cli(project, "--seconds", "0", "--format", "json").stdout)
+    data = json.loads(invoke("--format", "json").stdout)
     assert data["kept"]["runs"] == 2
     assert [one["row"] for one in data["rows"]] == list(ROWS)
-    text = run_cli(project, "--seconds", "0", "--format", "markdown").stdout
-    assert text.startswith("### Equal code\n\n| kernels | rows |")
+    assert invoke("--format", "markdown").stdout.startswith("### Equal code\n\n| kernels | rows |")
+
+
+def test_the_command_needs_something_to_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    done = invoke()
+    assert "no folder workloads here" in str(done.exception)

@@ -9,6 +9,7 @@ sequence are a pair as `ab` would measure it.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -136,7 +137,7 @@ class TrialCase(SidesOfCase):
         self._delay = Delay()
         self._delays = False
         self._cold_s = 0.0
-        self._spent_s = 0.0
+        self._took: list[tuple[int, float]] = []
         self._unplanted: dict[str, str] = {}
         self._build_s: dict[Arm, float] = {}
 
@@ -252,7 +253,7 @@ class TrialCase(SidesOfCase):
         of = {arm: sides[side_of[arm]] for arm in launches}
         result = bench_arms(self.plan, timing, launches, of)
         seconds = time.perf_counter() - begin
-        self._spent_s += seconds
+        self._took.append((len(launches), seconds))
         arms = list(launches)
         blocks = dict(zip(arms, blocks_together(result, arms), strict=True))
         said = {
@@ -276,12 +277,14 @@ class TrialCase(SidesOfCase):
     def _calibrate(self, sides: Mapping[str, Side], name: str) -> Mapping[str, Any]:
         """Look at the row once, and for the strength of the delay that makes it slower by 1 %."""
         row = self.rows[name]
+        self._took.clear()
         base = {"base": self._launch(sides, "base", name, 0)}
         result, first = self._sequence(sides, name, base, {"base": "base"})
+        pair = {side: self._launch(sides, side, name, 0) for side in row.sides if side != PLANTED}
+        self._sequence(sides, name, pair, {side: side for side in pair})
         said: dict[str, Any] = {
             "event": "calibrated",
             **{key: first[key] for key in ("case", "implementation", "midmean_us", "launches")},
-            "seconds": first["seconds"],
             "flush_us": flush_us(self.plan.device, result["benchmark_protocol"]["l2"]),
             "timer": first["timer"],
             "outputs": digests(sides["base"].expected, name),
@@ -311,9 +314,9 @@ class TrialCase(SidesOfCase):
             unit_ns = 1.0 if self.plan.device == "cpu" else STEP_NS
             search = Search(measure, TARGET, both=self.plan.device == "cuda")
             said["strength"], said["expected"] = search.run(round(10 * launch_us / unit_ns))
-            said["spent_s"] = self._spent_s
             said["seen"] = {str(steps): found for steps, found in search.seen.items()}
-        self._spent_s = 0.0
+        said["sequence_s"], said["arm_s"] = costs(self._took)
+        said["spent_s"] = sum(seconds for _, seconds in self._took)
         self.report(said)
         return result
 
@@ -341,6 +344,19 @@ def _launches(result: Mapping[str, Any], arm: str) -> int:
     return int(
         sum(-(-count // kept) * discarded + count for count in protocol["repeat_counts"][arm])
     )
+
+
+def costs(took: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Seconds of a sequence, and of each arm in it: a line through what sequences took (least squares).
+
+    Args:
+        took: number of arms and seconds of each, with two different numbers among them.
+    """
+    arms, seconds = (statistics.fmean(values) for values in zip(*took, strict=True))
+    square = sum((count - arms) ** 2 for count, _ in took)
+    slope = sum((count - arms) * (s - seconds) for count, s in took) / square if square else 0.0
+    arm_s = min(max(slope, 0.0), seconds / arms)
+    return round(seconds - arm_s * arms, 5), round(arm_s, 5)
 
 
 def flush_us(device: str, l2: str) -> float:

@@ -28,7 +28,7 @@ _TRANSPARENT: Final = frozenset(
 
 
 _SAFE_BYTES: Final = 100_000
-_DEEP_STACK: Final = 1 << 29
+_DEEP_STACK: Final = 1 << 27
 """Bytes; Python 3.10 takes eighty for each of the half million links that fit into a file."""
 
 

@@ -149,7 +149,8 @@ class Budget:
             known = self.known[key]
             sides = len({side for _, names in mine for side in names})
             arms = sum(len(names) for _, names in mine)
-            total += self.asked.workers * (arms * known.seconds + (sides - 1) * known.build_s)
+            one_s = known.seconds(arms, len(mine)) + (sides - 1) * known.build_s
+            total += self.asked.workers * one_s
         return total
 
     def confirming(self, batch: Batch) -> float:
@@ -162,7 +163,7 @@ class Budget:
         total = EXTENDED[self.asked.device] * self._screening(batch) + self._workers(planted)
         for key, count in planted.items():
             known = self.known[key]
-            total += self.asked.workers * (2 * count * known.seconds + known.build_s)
+            total += self.asked.workers * (known.seconds(2 * count, count) + known.build_s)
         return total
 
     def _workers(self, keys: Iterable[str]) -> float:
@@ -198,7 +199,7 @@ class Budget:
             }
             each_s += len(sides) * known.build_s
             for number, names in mine:
-                runs_s[number] += len(seeds) * len(names) * known.seconds
+                runs_s[number] += len(seeds) * known.seconds(len(names))
         return Task(
             workload=workload,
             placements=seeds,

@@ -35,7 +35,8 @@ class Known:
     Attributes:
         midmean_us: how long a launch takes.
         flush_us: what precedes it.
-        seconds: how long one sequence of one arm takes.
+        sequence_s: how long a sequence takes beside its arms.
+        arm_s: how long each arm of it takes.
         strength: of the delay that makes it slower by about 1 %; `None` where none can be planted.
         outputs: checksums of outputs that its oracle found right.
         configuration: what its tuner chose.
@@ -44,7 +45,8 @@ class Known:
 
     midmean_us: float
     flush_us: float
-    seconds: float
+    sequence_s: float
+    arm_s: float
     strength: int | None
     outputs: dict[str, int]
     configuration: str | None
@@ -55,6 +57,10 @@ class Known:
         """What a record or a calibrating worker says."""
         given: dict[str, Any] = {one.name: data[one.name] for one in fields(cls)}
         return cls(**given)
+
+    def seconds(self, arms: int, sequences: int = 1) -> float:
+        """How long sequences with so many arms altogether take."""
+        return sequences * self.sequence_s + arms * self.arm_s
 
     def loads(self, most: int) -> int:
         """How many loads pay: what each of them compiles anew (TIRx, CUDA C++) is loaded twice."""
