@@ -27,6 +27,7 @@ import time
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -315,6 +316,7 @@ def page(
     yield f"# What the runner costs: {warm.cases} cases, {machine.device}"
     yield ""
     yield (
+        f"{datetime.now(timezone.utc).date()}, `python {' '.join(sys.argv)}`: "
         f"torch {versions.get('torch')}, Triton {versions.get('triton')}, {facts['python']}, "
         f"{facts.get('cpu_cores_usable', '?')} cores. {warm.rows} rows, one placement, one round."
     )

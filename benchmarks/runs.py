@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,9 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 SAME: Final = 0.01
 """T of the gate: a row that is nearer than this, or than its own intervals, is the same."""
 
+NAMED: Final = {"driver", "torch", "triton", "tirx"}
+"""What of the facts of a machine a page names beside the device."""
+
 ENDING_S: Final = 10.0
 """What a run that is interrupted may take to end."""
 
@@ -37,12 +41,14 @@ class Ran:
         missing: rows without one: the time was up.
         seconds: how long it took.
         ahead: what was built ahead, if anything.
+        facts: date, device and versions.
     """
 
     rows: dict[str, dict[str, Any]]
     missing: tuple[str, ...]
     seconds: float
     ahead: BuiltAhead | None = None
+    facts: str = ""
 
 
 def executed(
@@ -92,14 +98,20 @@ def kept(run_id: str) -> Ran:
         for outcome in found.run.outcomes
     }
     missing = tuple(row.key for row in found.unanswered)
-    return Ran(rows, missing, 0.0, found.run.ahead)
+    machine, day = found.run.machine, datetime.strptime(run_id[:8], "%Y%m%d").date()  # noqa: DTZ007
+    known = [
+        f"{name} {text}" for name, text in (*machine.facts, *machine.versions) if name in NAMED
+    ]
+    facts = ", ".join([day.isoformat(), machine.device, *known])
+    return Ran(rows, missing, 0.0, found.run.ahead, facts)
 
 
 def compared(row: Mapping[str, Any], was: Mapping[str, Any]) -> tuple[str, str]:
     """`same` or `DIFFERENT` of two timed rows, and in words."""
     new, old = row["estimate"], was["estimate"]
     ratio = new["midmean_us"] / old["midmean_us"]
-    noise = (new["half_width_us"] + old["half_width_us"]) / old["midmean_us"]
+    widths = (new["half_width_us"] or 0.0) + (old["half_width_us"] or 0.0)  # none of a single round
+    noise = widths / old["midmean_us"]
     same = abs(ratio - 1) <= max(SAME, noise)
     notes = "; ".join(row["notes"])
     said = f"{new['midmean_us']:.3f} µs, then {old['midmean_us']:.3f}, ratio {ratio:.4f}"

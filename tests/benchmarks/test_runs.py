@@ -63,7 +63,7 @@ def test_good_rows_are_held_against_the_case_without_a_fault() -> None:
 
 def test_a_page_says_what_the_time_did_not_reach_to() -> None:
     clean = Ran({"softmax/a/torch": timed(1.0)}, ("softmax/b/torch",), 50.0)
-    text = "\n".join(page(Ran(clean.rows, (), 40.0), clean, limit_s=115))
+    text = "\n".join(page(Ran(clean.rows, (), 40.0), clean, (), "By a test.", 115.0))
     assert "1 rows: 1 same" in text
     assert "NOT REACHED within 115 s: softmax/b/torch (clean)." in text
 
