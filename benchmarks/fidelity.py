@@ -62,8 +62,7 @@ COMPARISONS: Final = (
     Comparison(
         ours="cudagraph_proton",
         theirs="proton",
-        why="in a graph the kernel starts right behind the flush, a launch comes later: the two public "
-        "protocols differ by as much (see public_cudagraph_proton and public_proton)",
+        why="in a graph the kernel starts right behind the flush, a launch comes later",
     ),
     Comparison(
         ours="event_beside",
