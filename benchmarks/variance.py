@@ -66,7 +66,9 @@ def main() -> int:
     parser.add_argument(
         "files", nargs="*", default=list(ROWS), help="FILES as `tirbench exec` has them"
     )
-    parser.add_argument("--long", nargs="*", default=list(LONG), help="FILES of the regimes")
+    parser.add_argument(
+        "--long", action="append", help="FILES of the regimes, one an option; as given here if none"
+    )
     parser.add_argument("--implementation", default="triton")
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--placements", type=int, default=8)
@@ -105,7 +107,7 @@ class Study:
         """The first process of everything, then what has one worker, then the other processes."""
         begin = time.monotonic()
         asked = self.asked
-        rows, long = self._read(asked.files), self._read(asked.long)
+        rows, long = self._read(asked.files), self._read(asked.long or list(LONG))
         tasks = [("places", 0, rows), ("l2", 0, rows), ("regimes", 0, long)]
         tasks += [("places", number, rows) for number in range(1, asked.processes)]
         logs = rows.root / ".tirbench" / "variance"

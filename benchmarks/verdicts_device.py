@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench import selftest
+from tirbench.judge.rule import WORKERS
 from tirbench.selftest import tables
 
 if TYPE_CHECKING:
@@ -23,30 +25,53 @@ MOST_GPU_S: Final = 0.25
 LEAST_EQUAL: Final = 3000
 LEAST_PLANTED: Final = 300
 
+DEFAULT_FILES: Final = ["workloads"]
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command line says."""
-    parser.add_argument("files", nargs="*", default=["workloads"], help="default: workloads")
+    parser.add_argument("files", nargs="*", default=DEFAULT_FILES, help="default: workloads")
+    # One value an option: with several, argparse takes files behind it for more of them.
     parser.add_argument(
-        "--readings", type=Path, nargs="+", required=True, help="appended to the first"
+        "--readings",
+        type=Path,
+        action="append",
+        default=[],
+        help="appended to it; further ones are read",
     )
     parser.add_argument("--out", type=Path, help="folder of verdicts_<hardware>.md and .json")
     parser.add_argument("--seconds", type=float, default=300.0, help="0: only render what was kept")
+    parser.add_argument(
+        "--plan", action="store_true", help="measure nothing: what it would take, by the pins"
+    )
+    parser.add_argument(
+        "--hardware", help="whose pins a plan is made by; this machine's by default"
+    )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument(
         "--gpus", type=int, help="how many GPUs share the work; 0: all visible ones"
     )
     parser.add_argument("--select", help="a list of [select]")
     parser.add_argument("-k", dest="keyword")
-    parser.add_argument("--loads", type=int, default=5)
+    parser.add_argument("--loads", type=int, default=7)
     parser.add_argument("--sequences", type=int, default=40)
+    parser.add_argument(
+        "--workers", type=int, default=WORKERS, help="of a stage; fewer only to see that it works"
+    )
     parser.add_argument("--planted", type=int, default=4)
-    parser.add_argument("--without", nargs="*", default=[], help="kinds of launches to leave out")
+    parser.add_argument(
+        "--without", default="", help="kinds of launches to leave out, with commas between"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, then render all readings: 0 targets met, 1 missed, 3 too few decisions to tell."""
+    if arguments.plan:
+        return plan(arguments)
+    if not arguments.readings:
+        print("verdicts: --readings FILE says where readings are kept", file=sys.stderr)
+        return 2
     before = selftest.read(arguments.readings)
     if arguments.seconds > 0:
         measure(arguments, before)
@@ -78,47 +103,69 @@ def run(arguments: argparse.Namespace) -> int:
     return verdict(found)
 
 
-def measure(arguments: argparse.Namespace, before: Sequence[dict[str, Any]]) -> None:
-    """One run, appended to the first file."""
-    from tirbench.execute import describe, gpus
-
-    uuids = gpus(arguments.gpus) if arguments.gpus is not None else ()
-    asked = selftest.Asked(
+def asked_of(arguments: argparse.Namespace, uuids: tuple[str, ...]) -> selftest.Asked:
+    """What the command line asks for."""
+    return selftest.Asked(
         files=tuple(arguments.files),
         keyword=arguments.keyword,
         select=arguments.select,
         device=arguments.device,
         seconds=arguments.seconds,
+        workers=arguments.workers,
         loads=arguments.loads,
         sequences=arguments.sequences,
         planted=arguments.planted,
-        without=tuple(arguments.without),
+        without=tuple(kind for kind in arguments.without.split(",") if kind),
         gpus=uuids,
     )
+
+
+def command_of(arguments: argparse.Namespace) -> str:
+    """The command, for who wants to run it again; where readings go is nobody's business."""
+    given = [
+        *(f"--{name} {getattr(arguments, name):g}" for name in ("seconds", "loads", "sequences")),
+        f"--planted {arguments.planted}",
+        *([f"--workers {arguments.workers}"] if arguments.workers != WORKERS else []),
+        *([f"--device {arguments.device}"] if arguments.device != "cuda" else []),
+        *([f"--gpus {arguments.gpus}"] if arguments.gpus is not None else []),
+        *([f"--select {arguments.select}"] if arguments.select else []),
+        *([f"-k {shlex.quote(arguments.keyword)}"] if arguments.keyword else []),
+        *([f"--without {arguments.without}"] if arguments.without else []),
+        *(shlex.quote(file) for file in arguments.files if arguments.files != DEFAULT_FILES),
+    ]
+    return " ".join(["python -m benchmarks.verdicts device", *given])
+
+
+def plan(arguments: argparse.Namespace) -> int:
+    """Print what a run would take and bring: by workload, by class of duration, and in all."""
+    from tirbench.execute import describe
+
+    lanes = arguments.gpus or 1
+    hardware = arguments.hardware or describe(arguments.device).hardware
+    # Names of GPUs that nobody has: as many as would share the work.
+    asked = asked_of(arguments, tuple(f"GPU {number}" for number in range(lanes)))
+    found = selftest.foresee(asked, hardware)
+    print("\n".join(found.markdown()))
+    return 0 if found.rows else 3
+
+
+def measure(arguments: argparse.Namespace, before: Sequence[dict[str, Any]]) -> None:
+    """One run, appended to the first file."""
+    from tirbench.execute import describe, gpus
+
+    uuids = gpus(arguments.gpus) if arguments.gpus is not None else ()
     arguments.readings[0].parent.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
 
     def say(line: str) -> None:
         print(f"{time.monotonic() - begin:6.1f} s  {line}", file=sys.stderr, flush=True)
 
-    machine = describe(arguments.device)
-    facts = {
-        "command": " ".join(
-            [
-                f"python -m benchmarks.verdicts device --seconds {arguments.seconds:g}",
-                f"--loads {arguments.loads} --planted {arguments.planted}",
-                *([f"--gpus {arguments.gpus}"] if arguments.gpus is not None else []),
-                *(["--without", *arguments.without] if arguments.without else []),
-            ]
-        ),
-        "python": platform.python_version(),
-    }
     selftest.measure(
-        asked,
-        machine=machine,
+        asked_of(arguments, uuids),
+        machine=describe(arguments.device),
         readings=arguments.readings[0],
         before=before,
-        facts=facts,
+        facts={"command": command_of(arguments), "python": platform.python_version()},
         say=say,
     )
     say("done")
@@ -155,13 +202,18 @@ standard deviation, found between processes. Every decision contains it, but all
 contain the same {workers} draws of it. Pairs of one sequence share loads: with a load in common their errors
 are correlated (ρ = ½). Both leave the share of false alarms as it is and make its bound narrower than it
 should be, by as much as false alarms come together; `disjoint` counts only pairs that share no load. Where
-{loads} loads do not fit into one burst of 15 ms, or each is compiled for long (TIRx, CUDA C++), fewer are
-measured together. τ is pooled, as in `ab`, over the rows of one virtual run of the suite.
+{loads} loads do not fit into one burst of 15 ms, or each is compiled for long (TIRx, CUDA C++), or a sequence
+of them takes long, fewer are measured together: pairs of quick rows are many, and classes are told apart for
+that. τ is pooled, as in `ab`, over the rows of one virtual run of the suite.
 
-**Planted slowdowns** are real: the tree of that side has kernels with one argument and one statement more, by
-which each program, or the last one alone, does so many dependent multiply-adds before its work. How many make
-1 % is found by measuring, before; the true size of each is then the mean over all other sequences of the row,
-its own left out. Only Triton kernels are planted in."""
+**Planted slowdowns** are real: two trees have kernels with one argument and one statement more, by which the
+programs that the device starts at once do so many dependent multiply-adds before their work. `planted` is
+launched so that this takes about 1 % of the launch, `quiet` so that no program waits. `quiet~planted` are two
+loads of the same machine code that differ in the delay alone; `base~planted` differ in their machine code,
+too, by which `quiet` may be slower or faster than `base`. How many steps make 1 % is foretold from a slope
+that is measured before. The true size of each is then the mean over all other sequences of the row, its own
+left out, whatever it was meant to be. Both pairs of a sequence are decisions, and share a side. Only Triton
+kernels are planted in."""
 
 
 def markdown(document: Mapping[str, Any], found: selftest.Tally) -> str:

@@ -80,6 +80,7 @@ def check(asked: Selection) -> Checked:
         parts = [_checked(_read(asked, files, root))]
     else:
         warm()  # once for all
+        gc.freeze()  # or a search for garbage would copy every page that the processes share
         parts = _in_processes(asked, shares, root)
     order = {_name(path, root): index for index, path in enumerate(files)}
     found = [one for part in parts for one in part.found]

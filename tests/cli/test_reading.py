@@ -10,9 +10,10 @@ import pytest
 
 from tirbench import cli
 from tirbench.commands import shared
+from tirbench.load.read import _lenient_parser
 from tirbench.model import TIMERS
 
-from .conftest import HEAD, OURS, TORCH, Project, Tirbench, implementation
+from .conftest import HEAD, OURS, START, TORCH, Project, Tirbench, implementation
 
 READING = (
     ("--help",),
@@ -156,6 +157,32 @@ def test_reading_imports_no_heavy_module(project: Project, arguments: tuple[str,
     assert done.code == 0, done.err
     assert done.heavy == ""
     assert done.err == ""
+
+
+NEEDLESS = (
+    *("ctypes", "difflib", "hashlib", "jinja2", "jsonschema", "pickle", "rich"),
+    *("tirbench.model.measured", "tirbench.model.judged", "tirbench.launch.resources"),
+    *("tirbench.pipeline", "tirbench.render", "tirbench.store"),
+    *(() if _lenient_parser() else ("tirbench.diagnostics.positions",)),
+)
+"""What takes a millisecond or more to import; nobody needs it to say that a file is right.
+
+A parser that accepts TOML 1.1 as well, the only one before Python 3.11, has every file scanned for it.
+"""
+
+
+def test_check_of_what_is_right_imports_nothing_needless(project: Project) -> None:
+    program = START.replace('{"torch", "triton", "numpy"}', repr({*NEEDLESS}))
+    done = project.run("check", "workloads", program=("-c", program))
+    assert (done.code, done.heavy) == (0, "")
+    assert project.run("schema", program=("-c", program)).heavy == ""
+
+
+def test_the_help_imports_no_command(project: Project) -> None:
+    commands = {f"tirbench.commands.{name}" for name in (*cli.MODULES, "shared")}
+    program = START.replace('{"torch", "triton", "numpy"}', repr(commands))
+    done = project.run("--help", program=("-c", program))
+    assert (done.code, done.heavy) == (0, "")
 
 
 def test_reading_runs_nothing_that_a_workload_names(project: Project, tirbench: Tirbench) -> None:

@@ -89,7 +89,7 @@ def test_every_dataclass_of_the_model_survives_json(kind: type) -> None:
 def test_every_dataclass_of_the_model_is_known_to_the_codec() -> None:
     declared = {
         value
-        for value in vars(model).values()
+        for value in (getattr(model, name) for name in model.__all__)
         if dataclasses.is_dataclass(value) and value is not Expression
     }
     assert declared <= set(RECORDS)

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.selftest.conftest import row_record, run_record, virtual_run
+from tirbench import selftest
 from tirbench.commands import ab, gate
+from tirbench.execute import describe
 from tirbench.model import PairReport, Verdict
 
 from .conftest import Repository, make_repository
@@ -222,14 +225,28 @@ def test_one_revision_against_itself_is_never_slower(repository: Repository) -> 
         assert code in {0, 3}
 
 
+def keep_self_test(root: Path) -> None:
+    """Keep one of this machine's hardware, made by hand."""
+    records = [
+        run_record(hardware=describe("cpu").hardware),
+        row_record("w/a/k"),
+        *virtual_run(["w/a/k"], 0),
+    ]
+    found = selftest.tallied(records)
+    assert found is not None
+    selftest.keep(root, selftest.Kept.of(records[:1], found))
+
+
 def test_a_candidate_is_compared_with_another_of_its_workload(repository: Repository) -> None:
     repository.write("workloads/kernels/amounts.py", "US = 195\n")
+    keep_self_test(repository.root)
     arguments = ("--candidate", "work", "--candidate", "steady", "workloads/work.toml")
     done = invoke(*arguments, "--device", "cpu", "--format", "markdown")
     assert done.return_value == 0, done.output
     assert "**ab work → steady: 1 row: 1 faster: exit 0**" in done.stdout
     assert "| work/n64/steady | faster | -2" in done.stdout
     assert "placebo 0/1 flagged, environment" in done.stdout
+    assert "equal code called different in 0 of 6 \\(at most 39.3 %\\)" in done.stdout
 
 
 def test_a_plan_says_what_it_would_find_and_cost_and_measures_nothing(

@@ -552,7 +552,7 @@ def test_the_self_test_of_the_hardware_refuses_what_it_cannot_resolve_and_stands
 ) -> None:
     """Of kernels of 10 µs, 40 of 100 slowdowns of 1 % were missed."""
     from tirbench import selftest
-    from tirbench.selftest.tally import ALL, EqualShare, OfClass, PlantedShare, Spread
+    from tirbench.selftest.shares import ALL, EqualShare, OfClass, PlantedShare, Spread
 
     common: dict[str, Any] = {
         "rows": 4,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tirbench.harness.trials import _launches, costs
+from tirbench.harness.costs import costs, launches_of, most_arms
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.001, 1.0))
@@ -25,5 +25,14 @@ def test_costs_are_never_negative() -> None:
 
 def test_launches_count_discarded_calls() -> None:
     protocol = {"sub_blocks": {"base": (1, 4)}, "repeat_counts": {"base": [300, 300], "other": [8]}}
-    assert _launches({"benchmark_protocol": protocol}, "base") == 750
-    assert _launches({"benchmark_protocol": protocol}, "other") == 8
+    assert launches_of({"benchmark_protocol": protocol}, "base") == 750
+    assert launches_of({"benchmark_protocol": protocol}, "other") == 8
+
+
+@given(st.floats(0.5, 20_000), st.floats(0, 100))
+def test_a_quad_of_as_many_arms_as_a_sequence_may_have_fits_into_a_burst(
+    launch_us: float, flush_us: float
+) -> None:
+    arms = most_arms(launch_us, launch_us + flush_us)
+    block_us = (5 if launch_us < 250 else 1) * (launch_us + flush_us)
+    assert arms == 2 or 2 * arms * block_us <= 15_000

@@ -16,8 +16,9 @@ from tirbench.expand import expand
 from tirbench.harness.case import Case, Shared
 from tirbench.harness.device import Device
 from tirbench.launch import cuda
+from tirbench.launch.c_values import c_value
 from tirbench.launch.cscalar import CScalar
-from tirbench.launch.cuda import CudaKernel, c_value, code_facts, specific
+from tirbench.launch.cuda import CudaKernel, code_facts, specific
 from tirbench.launch.nvrtc import CudaSource
 from tirbench.load import load
 from tirbench.model import BoundArguments, BoundLaunch, CodeFacts, Plan

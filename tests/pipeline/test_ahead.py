@@ -16,6 +16,7 @@ import pytest
 
 from tirbench import ahead, pipeline, running, store
 from tirbench.execute import Workers
+from tirbench.execute.ahead import ToBuild
 from tirbench.execute.cores import Division
 from tirbench.execute.events import Event, Reported, RowDone, StageStarted
 from tirbench.model import BuiltAhead, Job, Machine, Plan, Roofs, Verification, Verified
@@ -167,7 +168,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reading:
     return read(Selection(files=("scale.toml",)))
 
 
-def todo(reading: Reading, pinned: dict[str, str] | None = None) -> list[ahead.ToBuild]:
+def todo(reading: Reading, pinned: dict[str, str] | None = None) -> list[ToBuild]:
     (chosen,) = reading.chosen
     harness = pipeline.rendered(chosen)
     path = reading.root / ".tirbench" / harness.name

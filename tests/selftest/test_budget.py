@@ -16,11 +16,12 @@ from tests.selftest.conftest import (
 )
 from tirbench.model import Row
 from tirbench.selftest.ask import Asked
-from tirbench.selftest.budget import Budget, Task
-from tirbench.selftest.learnt import Known, corrected, remembered
+from tirbench.selftest.budget import FIRST, Budget, Task
+from tirbench.selftest.learnt import FEWEST, Known, corrected, remembered
 from tirbench.selftest.trees import Trees, TrialRow
 
-SIDES = ("base", "twin1", "twin2", "twin3", "planted")
+LOADS = ("base", "twin1", "twin2", "twin3")
+SIDES = (*LOADS, "quiet", "planted")
 
 
 def trial_row(case: str, workload: str = "w") -> TrialRow:
@@ -48,22 +49,34 @@ def known(midmean_us: float = 5.0, **changed: Any) -> Known:
 
 def test_short_launches_are_measured_over_all_loads_and_the_planted_side() -> None:
     made = budget({"w/a/k": known()})
-    assert made.sequences(range(3)) == {"w/a/k": [(0, SIDES), (1, SIDES), (2, SIDES[:4])]}
+    assert made.sequences(range(3)) == {"w/a/k": [(0, SIDES), (1, SIDES), (2, LOADS)]}
 
 
 def test_a_launch_of_which_only_a_pair_fits_into_a_burst_is_measured_in_pairs() -> None:
     made = budget({"w/a/k": known(4000.0)})
-    assert made.sequences(range(1)) == {"w/a/k": [(0, ("base", "twin1")), (0, ("base", "planted"))]}
+    assert made.sequences(range(1)) == {
+        "w/a/k": [(0, ("base", "twin1")), (0, ("quiet", "planted"))]
+    }
 
 
 def test_what_each_load_compiles_for_long_is_loaded_twice() -> None:
     made = budget({"w/a/k": known(build_s=1.0)})
-    assert made.sequences(range(1)) == {"w/a/k": [(0, ("base", "twin1", "planted"))]}
+    assert made.sequences(range(1)) == {"w/a/k": [(0, ("base", "twin1", "quiet", "planted"))]}
+
+
+def test_few_loads_are_taken_of_a_launch_whose_sequences_take_long_and_many_of_a_quick_one() -> (
+    None
+):
+    assert known(arm_s=0.1, sequence_s=0.1).loads(9) == FEWEST
+    assert known(arm_s=0.02, sequence_s=0.1).loads(9) == 9
+    assert known(arm_s=0.02, sequence_s=0.1).loads(40) == 17
+    assert known(arm_s=0.1, sequence_s=0.1).loads(2) == 2
+    assert known(arm_s=0.0).loads(9) == 9
 
 
 def test_a_row_that_cannot_be_planted_in_is_tried_with_equal_code_alone() -> None:
     made = budget({"w/a/k": known(strength=None)})
-    assert made.sequences(range(1)) == {"w/a/k": [(0, SIDES[:4])]}
+    assert made.sequences(range(1)) == {"w/a/k": [(0, LOADS)]}
 
 
 def test_rows_that_failed_or_of_which_nothing_is_known_are_left_out() -> None:
@@ -86,7 +99,8 @@ def test_a_plan_has_as_many_virtual_runs_as_fit_and_the_first_in_any_case() -> N
     one = made.cost(made.sequences(range(1)))
     assert [number for number, _ in made.plan(0.0, 0)["w/a/k"]] == [0]
     assert [number for number, _ in made.plan(one / 0.95 + 0.1, 0)["w/a/k"]] == [0]
-    assert len(made.plan(3600.0, 0)["w/a/k"]) == made.asked.sequences
+    assert len(made.plan(3600.0, 0)["w/a/k"]) == FIRST  # of every row something, before all of it
+    assert len(made.plan(3600.0, FIRST)["w/a/k"]) == made.asked.sequences - FIRST
     assert made.plan(0.0, 1) == {}
     assert [number for number, _ in made.plan(3600.0, 38)["w/a/k"]] == [38, 39]
 
@@ -94,23 +108,34 @@ def test_a_plan_has_as_many_virtual_runs_as_fit_and_the_first_in_any_case() -> N
 def test_a_plan_counts_workers_loads_sequences_and_confirming() -> None:
     made = budget({"w/a/k": known(build_s=0.02)}, workers=5)
     made.worker_s["w"] = 1.0
-    batch = {"w/a/k": [(0, SIDES), (1, SIDES[:4])]}
-    screening = 5 * (1.0 + 9 * 0.1 + 2 * 0.05 + 4 * 0.02)
-    confirming = 5 * (1.0 + 2 * 0.1 + 0.05 + 0.02) + 0.1 * screening
+    batch = {"w/a/k": [(0, SIDES), (1, LOADS)]}
+    screening = 5 * (1.0 + 10 * 0.1 + 2 * 0.05 + 5 * 0.02)
+    # Fresh workers measure the planted side against both that it is held against.
+    confirming = 5 * (1.0 + 3 * 0.1 + 0.05 + 2 * 0.02) + 0.1 * screening
     assert made.confirming(batch) == pytest.approx(confirming)
     assert made.cost(batch) == pytest.approx(screening + confirming)
 
 
-def test_a_task_holds_all_rows_of_a_workload_and_the_longest_comes_first() -> None:
+def test_a_task_holds_all_rows_of_a_workload_and_what_brings_most_a_second_comes_first() -> None:
     made = budget({"v/a/k": known(), "w/a/k": known(arm_s=0.5), "w/b/k": known()})
     tasks = made.tasks(made.sequences(range(2)), range(5, 10))
     assert [(task.workload, sorted(task.rows)) for task in tasks] == [
-        ("w", ["w/a/k", "w/b/k"]),
         ("v", ["v/a/k"]),
+        ("w", ["w/a/k", "w/b/k"]),
     ]
-    assert tasks[0].placements == (5, 6, 7, 8, 9)
-    assert tasks[0].rows["w/a/k"]["sides"] == SIDES
-    assert tasks[0].expected_s > tasks[1].expected_s > 0
+    assert tasks[1].placements == (5, 6, 7, 8, 9)
+    assert tasks[1].rows["w/a/k"]["sides"] == SIDES
+    assert tasks[1].expected_s > tasks[0].expected_s > 0
+    assert tasks[0].pairs_per_s > tasks[1].pairs_per_s > 0
+
+
+def test_what_a_task_asks_for_once_it_is_screened_is_counted_with_it() -> None:
+    made = budget({"w/a/k": known()})
+    batch = made.sequences(range(2))
+    (first,), (later,) = made.tasks(batch, range(5)), made.tasks(batch, range(5, 10))
+    assert first.then_s == made.confirming(batch) > 0
+    assert later.then_s == 0.0
+    assert first.pairs == 2 * 6 + 2 * 2
 
 
 def test_of_a_task_that_is_too_long_the_first_virtual_runs_are_kept() -> None:
@@ -132,19 +157,20 @@ def test_of_a_task_that_is_too_long_the_first_virtual_runs_are_kept() -> None:
 
 def test_sides_that_several_decisions_ask_for_are_measured_together_where_they_fit() -> None:
     made = budget({"w/a/k": known()})
-    assert made.together("w/a/k", {3: ["planted", "twin2", "base"]}) == [
-        (3, ("base", "twin2", "planted"))
+    assert made.together("w/a/k", {3: ["planted", "twin2", "quiet", "base"]}) == [
+        (3, ("base", "twin2", "quiet", "planted"))
     ]
     made.known["w/a/k"] = known(4000.0)
-    assert made.together("w/a/k", {3: ["planted", "twin1", "base"]}) == [
+    assert made.together("w/a/k", {3: ["planted", "twin1", "quiet", "base"]}) == [
         (3, ("base", "twin1")),
+        (3, ("quiet", "planted")),
         (3, ("base", "planted")),
     ]
 
 
 @pytest.mark.parametrize(
     ("strength", "effect", "wanted"),
-    [(40, 0.01, 40), (40, 0.005, 80), (-100, 0.02, -50), (40, 0.0, 80), (1, 0.05, 1)],
+    [(40, 0.01, 40), (40, 0.005, 80), (100, 0.02, 50), (40, 0.0, 80), (30, 0.02, 16), (1, 0.05, 1)],
 )
 def test_a_strength_is_corrected_by_what_was_measured_of_it(
     strength: int, effect: float, wanted: int
@@ -158,7 +184,7 @@ def test_what_an_earlier_run_learnt_is_used_for_rows_that_are_written_alike() ->
         row_record("w/a/k", worker_s=2.5),
         row_record("w/b/k", source="another"),
         *(
-            reading_record("w/a/k", 0, placement, {"base": 0.0, "planted": 0.005})
+            reading_record("w/a/k", 0, placement, {"quiet": 0.0, "planted": 0.005})
             for placement in range(5)
         ),
     ]
@@ -167,3 +193,15 @@ def test_what_an_earlier_run_learnt_is_used_for_rows_that_are_written_alike() ->
     assert {key: one.strength for key, one in found.items()} == {"w/a/k": 80}
     assert worker_s == {"w": 2.5}
     assert remembered(records, rows, "nvidia-b200") == ({}, {})
+
+
+def test_what_a_version_wrote_that_knew_less_is_not_remembered() -> None:
+    old = row_record("w/a/k")
+    del old["sequence_s"]
+    assert remembered([run_record(), old], [trial_row("a")], "nvidia-h200") == ({}, {})
+
+
+def test_a_row_wants_a_strength_unless_it_has_one_or_was_found_to_have_none() -> None:
+    assert known(strength=None).wants_strength
+    assert not known(strength=40).wants_strength
+    assert not known(strength=None, unplanted="its slope cannot be told").wants_strength

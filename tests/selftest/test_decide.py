@@ -25,13 +25,15 @@ def kinds(records: list[Record], *, planted: bool) -> Counter[str]:
     return Counter(one.kind for one in decided(records) if one.key.planted == planted)
 
 
-def test_any_two_loads_are_a_pair_and_the_planted_side_is_held_against_base() -> None:
-    assert pairs_of(("base", "twin1", "planted"), "planted") == [
+def test_any_two_loads_are_a_pair_and_the_planted_side_is_held_against_two_others() -> None:
+    assert pairs_of(("base", "twin1", "quiet", "planted")) == [
         ("base", "twin1"),
+        ("quiet", "planted"),
         ("base", "planted"),
     ]
-    assert len(pairs_of(("base", "twin1", "twin2", "twin3"), "planted")) == 6
-    assert pairs_of(("twin1", "twin2"), "planted") == [("twin1", "twin2")]
+    assert pairs_of(("quiet", "planted")) == [("quiet", "planted")]
+    assert len(pairs_of(("base", "twin1", "twin2", "twin3"))) == 6
+    assert pairs_of(("twin1", "twin2")) == [("twin1", "twin2")]
 
 
 def test_a_worker_read_by_logarithms_is_read_as_by_its_calls() -> None:
@@ -62,11 +64,11 @@ def test_quiet_equal_code_is_the_same_in_every_pair() -> None:
 
 def test_a_planted_slowdown_is_slower_once_fresh_workers_have_seen_it() -> None:
     first = virtual_run(ROWS, 0, planted=0.01)
-    assert kinds(first, planted=True) == {"unfinished": 6}
+    assert kinds(first, planted=True) == {"unfinished": 12}  # two pairs of each row
     asked = [one.answer for one in decided(first) if one.key.planted]
     assert all(isinstance(one, MeasureMore) and one.stage == "confirm" for one in asked)
     fresh = virtual_run(ROWS, 0, planted=0.01, placements=range(5, 10), seed=2)
-    assert kinds(first + fresh, planted=True) == {"slower": 6}
+    assert kinds(first + fresh, planted=True) == {"slower": 12}
     assert kinds(first + fresh, planted=False) == {"same": 36}
 
 

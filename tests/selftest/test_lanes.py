@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -54,21 +55,43 @@ def lanes_of(
     return found, done, said
 
 
-def test_tasks_are_done_in_order_and_those_that_end_too_late_are_cut_or_left_out() -> None:
+def test_tasks_that_end_too_late_are_cut_or_left_out() -> None:
     lanes, done, said = lanes_of(Clock())
-    tasks = [task("a", 1.0, 1.0), task("b", 1.0, 1.0, 1.0), task("c", 5.0)]
+    tasks = [task("a", 1.0, 1.0), task("b", 1.0, 1.0, 1.0), task("c", 7.0)]
     assert lanes.drain(tasks, 6.5) == 2
     assert done == [("gpu0", "a", 2), ("gpu0", "b", 2)]
     assert said == [
-        "b: there is time for only 2 virtual runs",
         "c: there is time for nothing",
+        "b: there is time for only 2 virtual runs",
     ]
 
 
-def test_time_that_is_for_something_else_is_kept() -> None:
+def test_tasks_are_taken_from_both_ends_by_turns() -> None:
     lanes, done, _ = lanes_of(Clock())
-    assert lanes.drain([task("a", 1.0), task("b", 1.0)], 5.0, reserve_s=2.0) == 1
-    assert done == [("gpu0", "a", 1)]
+    lanes.drain([task(name, 1.0) for name in "abcde"], 1000.0)
+    assert "".join(workload for _, workload, _ in done) == "aebdc"
+
+
+def test_time_for_what_a_task_asks_for_later_is_kept() -> None:
+    lanes, done, _ = lanes_of(Clock())
+    asking = replace(task("b", 1.0, 1.0), then_s=3.0)
+    assert lanes.drain([asking], 5.5) == 1
+    assert done == [("gpu0", "b", 1)]
+
+
+def test_what_a_task_asks_for_is_done_right_after_it_and_may_end_late() -> None:
+    clock = Clock()
+    lanes, done, said = lanes_of(clock)
+    asked = [[task("a", 2.0)], [task("a", 9.0)], [task("a", 1.0)]]
+
+    def then(what: Task) -> list[Task]:
+        return asked.pop(0) if asked and what.workload == "a" else []
+
+    lanes.then = then
+    lanes.drain([task("a", 1.0), task("b", 1.0)], 6.0, late_s=3.0)
+    assert done == [("gpu0", "a", 1), ("gpu0", "a", 1)]  # 5 s
+    # What no longer fits ends the asking, and nothing of another workload is begun late.
+    assert said == ["a: there is time for nothing", "b: there is time for nothing"]
 
 
 def test_a_machine_that_is_slower_than_it_seemed_is_given_less() -> None:
@@ -89,13 +112,28 @@ def test_a_workload_stays_on_the_device_that_it_was_first_measured_on() -> None:
     assert {workload: uuid for uuid, workload, _ in done} == first
 
 
-def test_what_a_device_raises_ends_the_others_and_is_raised() -> None:
-    clock = Clock()
-
+def test_what_the_only_device_raises_is_raised() -> None:
     def fail(_: Task) -> float:
         raise RuntimeError("the device is gone")
 
-    lanes, done, _ = lanes_of(clock, took=fail)
+    lanes, done, _ = lanes_of(Clock(), took=fail)
     with pytest.raises(RuntimeError, match="the device is gone"):
         lanes.drain([task("a", 1.0), task("b", 1.0)], 1000.0)
     assert len(done) == 1
+
+
+def test_the_work_of_a_device_that_raises_is_done_by_the_others() -> None:
+    lanes, done, said = lanes_of(Clock(), count=2)
+    do = lanes.do
+
+    def failing(where: Lane, what: Task) -> None:
+        if where.uuid == "gpu1":
+            raise RuntimeError("fell off the bus")
+        do(where, what)
+
+    lanes.do = failing
+    lanes.drain([task(name, 1.0) for name in "abcd"], 1000.0)
+    lanes.drain([task(name, 1.0) for name in "abcd"], 1000.0)
+    assert sorted(workload for _, workload, _ in done) == list("aabbccdd")
+    assert {uuid for uuid, *_ in done} == {"gpu0"}
+    assert said in ([], ["nothing more on GPU gpu1: RuntimeError: fell off the bus"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib.util
+import operator
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,70 @@ def test_no_number_of_steps_reaches_the_trap() -> None:
     value = 615934122
     assert f"setp.eq.u32 p, x, {value};" in PTX
     assert (1664525 * value + 1013904223) % (1 << 32) == 1
+
+
+OPERATIONS: dict[str, Callable[..., int]] = {
+    "shr.u32": operator.rshift,
+    "and.b32": operator.and_,
+    "add.u32": operator.add,
+    "sub.u32": operator.sub,
+    "mul.lo.u32": operator.mul,
+    "mad.lo.u32": lambda first, second, third: first * second + third,
+    "setp.ge.u32": operator.ge,
+    "setp.le.u32": operator.le,
+    "setp.eq.u32": operator.eq,
+}
+
+
+def steps_of(argument: int, program: tuple[int, int, int], grid: tuple[int, int, int]) -> int:
+    """Run the statement as one program of a grid does: how many multiply-adds it makes."""
+    special = {
+        **{f"%ctaid.{axis}": at for axis, at in zip("xyz", program, strict=True)},
+        **{f"%nctaid.{axis}": size for axis, size in zip("xyz", grid, strict=True)},
+        "$1": argument,
+    }
+    body = PTX.strip("{} ").replace(": ", ":;")
+    lines = [line.strip() for line in body.split(";") if line.strip()]
+    labels = {line[:-1]: at for at, line in enumerate(lines) if line.endswith(":")}
+    registers: dict[str, int] = {}
+
+    def value(name: str) -> int:
+        return int(name) if name.isdigit() else {**registers, **special}[name]
+
+    at = mads = 0
+    while at < len(lines):
+        words = lines[at].replace(",", "").split()
+        at += 1
+        guarded = words[0] == "@p"
+        if guarded and not registers["p"]:
+            continue
+        operation, *of = words[guarded:]
+        if operation == ".reg" or operation.endswith(":"):
+            continue
+        if operation.startswith("bra"):
+            at = labels[of[0]]
+        elif operation == "trap":
+            raise AssertionError("the trap was reached")
+        elif operation.startswith("mov"):
+            registers[of[0]] = value(of[1])
+        else:
+            mads += operation == "mad.lo.u32"
+            found = OPERATIONS[operation](*(value(name) for name in of[1:]))
+            registers[of[0]] = int(found) & 0xFFFFFFFF
+    return mads
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 8, 9, 17, 1000])
+def test_a_program_that_waits_makes_as_many_steps_as_it_is_told(steps: int) -> None:
+    assert steps_of(7 << 16 | steps, (0, 0, 0), (9, 1, 1)) == steps
+
+
+def test_only_as_many_programs_wait_as_told_in_the_order_in_which_a_device_starts_them() -> None:
+    grid = (3, 2, 2)
+    order = [(x, y, z) for z in range(2) for y in range(2) for x in range(3)]
+    for waiting in (0, 1, 5, 12, 100):
+        found = [steps_of(waiting << 16 | 2, program, grid) for program in order]
+        assert found == [2] * min(waiting, 12) + [0] * max(0, 12 - waiting)
 
 
 def test_every_triton_kernel_of_the_suite_can_be_planted_in() -> None:

@@ -48,11 +48,20 @@ def test_what_was_flagged_and_never_confirmed_counts_against_the_bound() -> None
 
 def test_the_true_size_of_a_slowdown_leaves_its_own_readings_out() -> None:
     records = [
-        reading_record(ROWS[0], sequence, placement, {"base": 0.0, "twin1": 0.0, "planted": effect})
+        reading_record(
+            ROWS[0],
+            sequence,
+            placement,
+            {"base": -0.005, "twin1": 0.0, "quiet": 0.0, "planted": effect},
+        )
         for sequence, effect in ((0, 0.010), (1, 0.012), (2, 0.014))
         for placement in range(10)
     ]
-    truths = {one.key.sequence: one.truth for one in tried_of(suite(records)) if one.key.planted}
+    found = [one for one in tried_of(suite(records)) if one.key.planted]
+    truths = {one.key.sequence: one.truth for one in found if one.key.pair == "quiet~planted"}
+    # Against other machine code it is another slowdown, with a size of its own.
+    others = {one.key.sequence: one.truth for one in found if one.key.pair == "base~planted"}
+    assert others[1] == pytest.approx(math.expm1(0.017))
     assert truths == {
         0: pytest.approx(math.expm1(0.013)),
         1: pytest.approx(math.expm1(0.012)),
@@ -83,9 +92,16 @@ def test_found_slowdowns_are_counted_by_their_true_size() -> None:
         *virtual_run(ROWS, 1, planted=0.01, placements=range(10)),
     ]
     found = tally(tried_of(suite(records)))
-    assert (found.whole.planted.found, found.whole.planted.decisions) == (12, 12)
+    assert (found.whole.planted.found, found.whole.planted.decisions) == (24, 24)
     assert found.whole.planted.truth == pytest.approx(0.01, abs=0.001)
-    assert [share.decisions for _, share in found.bins] == [0, 0, 12, 0, 0]
+    counts = {name: share.decisions for name, share in found.bins}
+    assert list(counts) == [
+        *("below 0.7 %", "0.7–0.9 %", "0.9–1.1 %", "1.1–1.5 %", "from 1.5 %", "from 1 %"),
+    ]
+    assert counts["0.9–1.1 %"] == 24
+    # The last of them holds what is 1 % and more, whatever other bin that is in.
+    assert 0 < counts["from 1 %"] < 24
+    assert sum(counts.values()) - counts["from 1 %"] == 24
 
 
 def test_gpu_time_is_that_of_one_side_with_its_flushes() -> None:

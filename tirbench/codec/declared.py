@@ -59,7 +59,7 @@ _NAMES: Final[dict[str, object]] = {
     "object": object,
     "Expression": Expression,
     **vars(values),
-    **vars(model),
+    **{name: getattr(model, name) for name in model.__all__},
 }
 
 

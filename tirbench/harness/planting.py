@@ -1,9 +1,11 @@
 """Slowdowns planted on purpose: run-time half.
 
-On a GPU the kernel itself is another one: the tree of the planted side has one argument and one statement
-more (`tirbench.selftest.plant`), which has a program do so many dependent multiply-adds before its work. The
-count is an argument of the launch, so that one compiled kernel serves every strength. On a CPU, where `wall`
-times the whole call, the call is followed by waiting.
+On a GPU the kernel itself is another one: in the trees of the planted sides it has one argument and one
+statement more (`tirbench.selftest.plant`), by which programs do so many dependent multiply-adds before their
+work. Only those wait that the device starts at once, as many as are resident together: later ones would hide
+their delay behind others' work, whereas all of the first ones put off everything. So a launch takes longer by
+the delay, whatever its grid. How long and how many is an argument of the launch: one compiled kernel serves
+every strength, none among them. On a CPU, where `wall` times the whole call, the call is followed by waiting.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
+
+from tirbench.launch import resources, triton
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,25 +25,45 @@ if TYPE_CHECKING:
     from tirbench.harness.case import Launch
 
 ARGUMENT: Final = "tirbench_delay"
-"""The argument that a planted kernel has more. Positive: every program is delayed; negative: the last
-one alone, which lengthens a kernel whose programs hide each other's delays."""
+"""The argument that a planted kernel has more."""
 
-STEP_NS: Final = 2.3
-"""About what one multiply-add that waits for the one before takes at 1.98 GHz; where the search begins."""
+NOBODY: Final = 2
+"""Of it: no program waits. Neither 1 nor a multiple of 16, for which Triton compiles code of its own."""
 
-ROUNDS: Final = 4
-"""Of a search, at most."""
+MOST_STEPS: Final = (1 << 16) - 2
+EVERY_PROGRAM: Final = (1 << 15) - 1
+"""What fits into the halves of the argument; no GPU has as many programs resident."""
 
-NEAR: Final = 0.12
-"""A strength whose measured effect is off by less than this share of the target is good enough."""
+STEP_NS: Final = 5.0
+"""About what one multiply-add with its branch takes at 1.98 GHz; where looking begins. It is more where warps
+of other programs want the same units."""
+
+
+# --- Delays -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """How long the programs of one arm wait.
+
+    Attributes:
+        steps: beyond the first, which every arm has: what a delay costs whatever its length has no part in
+            what arms differ by.
+        programs: how many of each kernel wait, by its identity; learnt from its first launch, in which
+            nobody does.
+    """
+
+    steps: int
+    programs: dict[int, int] = field(default_factory=dict)
 
 
 class Delay:
-    """The strength that kernels of a tree are launched with from now on."""
+    """The strength that kernels of some trees are launched with from now on; one for a process."""
 
     def __init__(self) -> None:
         """No delay."""
-        self.steps = 0
+        self._now = Strength(0)
+        self.multiprocessors = 0
 
     def into(self, tree: Path) -> int:
         """Have every planted kernel that was loaded from a tree launched with it; says how many those are."""
@@ -62,28 +85,52 @@ class Delay:
         if "run" not in vars(kernel):
 
             def run(*args: Any, **kwargs: Any) -> Any:
+                now = self._now
+                programs = now.programs.get(id(kernel), 0)
+                more = {ARGUMENT: packed(now.steps, programs) if programs else NOBODY}
                 # Of the class, and looked up now: whoever records launches replaces it there.
-                more = {ARGUMENT: launchable(self.steps)}
-                return type(kernel).run(kernel, *args, **more, **kwargs)
+                compiled = type(kernel).run(kernel, *args, **more, **kwargs)
+                if not programs:
+                    now.programs[id(kernel)] = resident(compiled, self.multiprocessors)
+                return compiled
 
             kernel.run = run
         return True
 
     def launching(self, launch: Launch, steps: int) -> Launch:
-        """The launch with this strength."""
+        """The launch with so many steps of delay beyond the first; nobody waits in its first call."""
+        strength = Strength(steps)
 
         def delayed() -> Any:
-            self.steps = steps
+            self._now = strength
             return launch()
 
         return delayed
 
 
-def launchable(steps: int) -> int:
-    """A strength near this one that Triton does not compile code of its own for, as for 1 and 16."""
-    if abs(steps) < 2:
-        return 2 if steps >= 0 else -2
-    return steps if steps % 16 else steps + 1
+def packed(steps: int, programs: int) -> int:
+    """The argument with which so many programs wait for one step and about so many more."""
+    return min(programs, EVERY_PROGRAM) << 16 | 1 + usable(min(steps, MOST_STEPS - 1))
+
+
+def usable(steps: int) -> int:
+    """A number of steps near this one with which the argument is no multiple of 16."""
+    return steps if (steps + 1) % 16 else steps + 1
+
+
+def resident(compiled: Any, multiprocessors: int) -> int:
+    """How many programs of a compiled kernel a device runs at once; every one where that is not known."""
+    try:
+        codes = triton.machine_code_of(compiled)
+        limits = resources.MULTIPROCESSORS[f"sm_{compiled.metadata.target.arch}".rstrip("af")]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return EVERY_PROGRAM
+    each = [
+        round(code.occupancy * limits.warps / math.ceil(code.threads / 32))
+        for code in codes
+        if code.occupancy is not None and code.threads
+    ]
+    return max(1, min(each) * multiprocessors) if each and multiprocessors else EVERY_PROGRAM
 
 
 def followed_by_waiting(launch: Launch, nanoseconds: int) -> Launch:
@@ -100,84 +147,133 @@ def followed_by_waiting(launch: Launch, nanoseconds: int) -> Launch:
     return slower
 
 
-@dataclass(slots=True)
-class Search:
-    """Looks for the strength whose effect is the one that is wanted.
+# --- How strong -------------------------------------------------------------------------------------
 
-    Args:
-        measure: effects (log-ratios) of strengths, measured side by side.
-        target: the log-ratio that is wanted.
-        both: whether a strength may be negative (the last program alone).
-    """
+LOOKED_AT: Final = (2, 4)
+"""Multiples of the wanted effect that are measured: the slope is then known twice and four times as well as
+by measuring the effect itself."""
 
-    measure: Callable[[Sequence[int]], Sequence[float]]
-    target: float
-    both: bool
-    seen: dict[int, list[float]] = field(default_factory=dict)
+EXPECTED: Final = (0.4, 3.0)
+"""How much of its expected effect a delay may have for the first look to be the last."""
 
-    def run(self, first: int) -> tuple[int, float]:
-        """The best strength and the effect that it is expected to have.
+FURTHEST: Final = 16
+"""A second look takes delays at most so many times as long, or as short, as were expected to do."""
 
-        Args:
-            first: where to begin: about what a fully visible delay would take.
-        """
-        start = [max(1, first), max(2, 3 * first)]
-        self._look([*start, *(-steps for steps in start)] if self.both else start)
-        for _ in range(ROUNDS - 1):
-            steps, effect = self._best()
-            if abs(effect / self.target - 1) <= NEAR and len(self.seen.get(steps, ())) > 0:
-                break
-            near = {steps, _scaled(steps, 0.8), _scaled(steps, 1.25)}
-            self._look(sorted(near))
-        return self._best()
+FLOOR_SD: Final = 0.0005
+"""Less than that no arm of one worker is known to, as in `judge`."""
 
-    def _look(self, strengths: Sequence[int]) -> None:
-        for steps, effect in zip(strengths, self.measure(strengths), strict=True):
-            self.seen.setdefault(steps, []).append(effect)
+WELL_ENOUGH: Final = 0.25
+"""Standard error of a slope that is used, as a share of it."""
 
-    def _best(self) -> tuple[int, float]:
-        """The proposal of each sign; delays of every program are preferred where both would do."""
-        proposals = [self._proposal(sign) for sign in ((1, -1) if self.both else (1,))]
-        return min(
-            proposals, key=lambda one: (round(abs(one[1] / self.target - 1) / 0.3), one[0] < 0)
+USEFUL: Final = (0.7, 1.5)
+"""Shares of the target that the nearest whole number of steps may come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The log-ratio of an arm to the same code without a delay, and the variance of that."""
+
+    log_ratio: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """Log-ratio of one step, with its standard error."""
+
+    per_step: float
+    error: float
+
+    @classmethod
+    def of(cls, seen: Mapping[int, Effect]) -> Slope:
+        """Weighted least squares through the origin: no delay has no effect on the same code."""
+        weights = {steps: 1 / (one.variance + FLOOR_SD**2) for steps, one in seen.items()}
+        square = math.fsum(weight * steps**2 for steps, weight in weights.items())
+        mixed = math.fsum(weights[steps] * steps * one.log_ratio for steps, one in seen.items())
+        per_step = mixed / square
+        misfit = math.fsum(
+            weights[steps] * (one.log_ratio - per_step * steps) ** 2 for steps, one in seen.items()
         )
+        freedom = max(1, len(seen) - 1)
+        return cls(per_step, math.sqrt(max(1.0, misfit / freedom) / square))
 
-    def _proposal(self, sign: int) -> tuple[int, float]:
-        """The strength at which a line through what was seen on both sides of the target crosses it."""
-        points = [
-            (0, 0.0),
-            *sorted(
-                (abs(steps), math.fsum(found) / len(found))
-                for steps, found in self.seen.items()
-                if steps * sign > 0
-            ),
-        ]
-        for (low, below), (high, above) in pairwise(points):
-            if below < self.target <= above:
-                share = (self.target - below) / (above - below)
-                steps = max(1, round(low + share * (high - low)))
-                if steps == high:
-                    return sign * steps, above
-                return sign * steps, self.target if steps > low else below
-        most, effect = points[-1]
-        if effect >= self.target:
-            return sign * most, effect
-        growth = min(8.0, max(1.5, self.target / max(effect, self.target / 8)))
-        return sign * math.ceil(most * growth), effect
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known well enough to foretell an effect."""
+        return self.error <= WELL_ENOUGH * self.per_step
 
 
-def _scaled(steps: int, factor: float) -> int:
-    """Another strength of the same sign."""
-    return int(math.copysign(max(1, round(abs(steps) * factor)), steps))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strengthening:
+    """Which delay has the wanted effect.
+
+    Attributes:
+        steps: `None` where no delay can be told to have it.
+        expected: log-ratio of that many.
+        reason: why there is none; empty where there is one.
+        seen: effects of the latest look.
+    """
+
+    steps: int | None
+    expected: float | None = None
+    reason: str = ""
+    seen: Mapping[int, Effect]
 
 
-def effects(logs: Mapping[str, Sequence[float]], base: str, others: Sequence[str]) -> list[float]:
-    """Log-ratios of arms to base over all sub-blocks.
+def strengthen(
+    measure: Callable[[Sequence[int]], Sequence[Effect]], expected_steps: float, target: float
+) -> Strengthening:
+    """Find the number of steps with an effect of about `target`, in one look or two.
+
+    Effects grow in proportion to the steps, so that a slope says all. A second look is taken where the
+    first was far off: another slope than expected, or none that can be told from noise.
 
     Args:
-        logs: logarithms of the midmeans of sub-blocks, by arm.
-        base: the arm they are compared with.
-        others: the arms.
+        measure: the effects of strengths, measured side by side.
+        expected_steps: how many should have it: one step takes about `STEP_NS`.
+        target: a log-ratio.
     """
-    mean = {name: math.fsum(values) / len(values) for name, values in logs.items()}
-    return [mean[name] - mean[base] for name in others]
+    seen = _look(measure, expected_steps)
+    slope = Slope.of(seen)
+    low, high = EXPECTED
+    share = slope.per_step * expected_steps / target
+    if not slope.is_known or not low <= share <= high:
+        factor = 1 / share if slope.is_known else FURTHEST
+        factor = min(float(FURTHEST), max(1 / FURTHEST, factor))
+        seen = _look(measure, factor * expected_steps)
+        slope = Slope.of(seen)
+    if not slope.is_known:
+        reason = (
+            f"the slope of its delay cannot be told: {100 * slope.per_step:.2g} ± "
+            f"{100 * slope.error:.2g} % a step, up to {max(seen)} steps"
+        )
+        return Strengthening(steps=None, reason=reason, seen=seen)
+    steps = usable(max(1, round(target / slope.per_step)))
+    expected = steps * slope.per_step
+    low, high = USEFUL
+    if not low <= expected / target <= high or steps > FURTHEST * max(1.0, expected_steps):
+        reason = f"its nearest delay, {steps} steps, is {100 * math.expm1(expected):.2g} %"
+        return Strengthening(steps=None, reason=reason, seen=seen)
+    return Strengthening(steps=steps, expected=expected, seen=seen)
+
+
+def _look(measure: Callable[[Sequence[int]], Sequence[Effect]], wanted: float) -> dict[int, Effect]:
+    strengths = sorted(
+        {usable(max(2 + index, round(of * wanted))) for index, of in enumerate(LOOKED_AT)}
+    )
+    return dict(zip(strengths, measure(strengths), strict=True))
+
+
+def effect(base: Sequence[float], head: Sequence[float]) -> Effect:
+    """What the sub-blocks of two arms say, two of each a quad, as `harness.quads` pairs them.
+
+    Args:
+        base: logarithms of the midmeans of sub-blocks, in order.
+        head: the same of the other arm.
+    """
+    count = min(len(base), len(head)) // 2
+    quads = [math.fsum(head[2 * at : 2 * at + 2]) / 2 for at in range(count)]
+    quads = [value - math.fsum(base[2 * at : 2 * at + 2]) / 2 for at, value in enumerate(quads)]
+    mean = math.fsum(quads) / count
+    spread = math.fsum((value - mean) ** 2 for value in quads)
+    return Effect(mean, spread / (max(1, count - 1) * count))

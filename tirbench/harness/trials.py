@@ -1,9 +1,9 @@
 """Many comparisons of equal code, and of planted slowdowns, in one worker: what `selftest` runs.
 
-A worker holds several loads of the files of one tree and, where it can be planted, the load of a tree whose
-kernels are slower. For one placement seed all are opened on one arena and built; then sequence after sequence
-of sub-blocks in balanced order is measured by the protocol of `ab` (`pairs.bench_arms`). Any two arms of a
-sequence are a pair as `ab` would measure it.
+A worker holds several loads of the files of one tree and, where a slowdown can be planted, two loads of files
+whose kernels can be delayed: one is launched without a delay, the other with one. For one placement seed all
+are opened on one arena and built; then sequence after sequence of sub-blocks in balanced order is measured by
+the protocol of `ab` (`pairs.bench_arms`). Any two arms of a sequence are a pair as `ab` would measure it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 from tirbench.averages import midmean
 from tirbench.harness import timed
 from tirbench.harness.case import Case
-from tirbench.harness.pairs import bench_arms, blocks_together, digests
-from tirbench.harness.planting import STEP_NS, Delay, Search, effects, followed_by_waiting
+from tirbench.harness.costs import costs, flush_us, launches_of, most_arms
+from tirbench.harness.pairs import bench_arms, blocks_together, digests, in_turn
+from tirbench.harness.planting import (
+    STEP_NS,
+    Delay,
+    Effect,
+    effect,
+    followed_by_waiting,
+    strengthen,
+)
 from tirbench.harness.sides import Arm, Report, Side, SidesOfCase, SideSpec, open_sides, read_spec
 from tirbench.launch import triton
 from tirbench.model import CaseJob, Failed, Plan, Timed
@@ -33,8 +41,13 @@ if TYPE_CHECKING:
     from tirbench.harness.verify import Expected
     from tirbench.tensors import Computed, Tensor, Tensors
 
+QUIET: Final = "quiet"
+"""The side whose kernels can be delayed, and are not."""
+
 PLANTED: Final = "planted"
 """The side whose kernels are slower."""
+
+DELAYED: Final = (QUIET, PLANTED)
 
 TARGET: Final = math.log(1.01)
 
@@ -89,10 +102,12 @@ class TrialProgram:
         """Isolate the trees from each other, then import the harness of each."""
         self.spec = spec
         self.programs = open_sides(spec)
+        # One for all cases: a kernel that several of them launch asks the first that it was put into.
+        self.delay = Delay()
 
     def run(self, job: CaseJob, plan: Plan, report: Report) -> None:
         """Measure the rows of one case; every one of them is answered exactly once."""
-        TrialCase(self.programs, self.spec, job, plan, report).run()
+        TrialCase(self.programs, self.spec, self.delay, job, plan, report).run()
 
 
 def open_trials(path: str | Path) -> TrialProgram:
@@ -126,7 +141,13 @@ class TrialCase(SidesOfCase):
     """Runs the sequences of one case."""
 
     def __init__(
-        self, programs: Mapping[str, Any], spec: TrialSpec, job: CaseJob, plan: Plan, report: Report
+        self,
+        programs: Mapping[str, Any],
+        spec: TrialSpec,
+        delay: Delay,
+        job: CaseJob,
+        plan: Plan,
+        report: Report,
     ) -> None:
         """Prepare to run; nothing is allocated yet."""
         self.rows = spec.rows[job.case]
@@ -134,7 +155,7 @@ class TrialCase(SidesOfCase):
             name: tuple((side, name) for side in row.sides) for name, row in self.rows.items()
         }
         super().__init__(programs, spec, arms, job, plan, report)
-        self._delay = Delay()
+        self._delay = delay
         self._delays = False
         self._cold_s = 0.0
         self._took: list[tuple[int, float]] = []
@@ -196,9 +217,9 @@ class TrialCase(SidesOfCase):
         self._build_s[side.name, one] = time.perf_counter() - begin
 
     def answer_failed(self) -> None:
-        """Answer rows of arms that failed; a new planted side that fails only leaves its row unplanted."""
+        """Answer rows of arms that failed; new planted sides that fail only leave their row unplanted."""
         for side, one in list(self.failed):
-            if side == PLANTED and self.rows[one].calibrate:
+            if side in DELAYED and self.rows[one].calibrate:
                 outcome = self.failed.pop((side, one))
                 self._unplanted[one] = str(getattr(outcome, "reason", "") or "was not run")
         super().answer_failed()
@@ -207,8 +228,7 @@ class TrialCase(SidesOfCase):
 
     def time(self, sides: Mapping[str, Side]) -> None:
         """Measure every row, one after the other."""
-        if PLANTED in sides and self.plan.device == "cuda":
-            self._delays = self._delay.into(Path(self.spec.trees[PLANTED]).resolve()) > 0
+        self._plant(sides)
         for name in list(self.pending):
             try:
                 last = self._row(sides, name)
@@ -220,6 +240,21 @@ class TrialCase(SidesOfCase):
             if name in self.pending:
                 self._answer_timed(sides, name, last)
 
+    def _plant(self, sides: Mapping[str, Side]) -> None:
+        """Have the planted sides' kernels ask for their delay."""
+        if PLANTED not in sides:
+            return
+        if self.plan.device == "cpu":
+            self._delays = True
+            return
+        self._delay.multiprocessors = sides[PLANTED].case.device.sm_count
+        found = [
+            self._delay.into(Path(self.spec.trees[side]).resolve())
+            for side in DELAYED
+            if side in sides
+        ]
+        self._delays = all(found)
+
     def _row(self, sides: Mapping[str, Side], name: str) -> Mapping[str, Any]:
         row = self.rows[name]
         if row.calibrate:
@@ -227,14 +262,16 @@ class TrialCase(SidesOfCase):
         last: Mapping[str, Any] = {}
         for number, of in row.sequences:
             launches = {side: self._launch(sides, side, name, row.strength) for side in of}
-            last, said = self._sequence(sides, name, launches, dict(zip(of, of, strict=True)))
+            last, said = self._sequence(sides, name, launches, {side: side for side in of})
             self.report({"event": "trial", **said, "sequence": number})
         return last
 
     def _launch(self, sides: Mapping[str, Side], side: str, name: str, strength: int) -> Launch:
+        """The launch of a side; of the planted sides with this strength, or without a delay."""
         launch = sides[side].launches[name]
-        if side != PLANTED:
+        if side not in DELAYED:
             return launch
+        strength = strength if side == PLANTED else 0
         if self.plan.device == "cpu":
             return followed_by_waiting(launch, strength)
         return self._delay.launching(launch, strength)
@@ -250,11 +287,12 @@ class TrialCase(SidesOfCase):
         self.stage("time", name)
         timing = self.programs["base"].timing
         begin = time.perf_counter()
-        of = {arm: sides[side_of[arm]] for arm in launches}
-        result = bench_arms(self.plan, timing, launches, of)
+        arms = list(launches)
+        turns = {arm: launches[arm] for arm in in_turn(arms, self.spec.placement)}
+        of = {arm: sides[side_of[arm]] for arm in arms}
+        result = bench_arms(self.plan, timing, turns, of)
         seconds = time.perf_counter() - begin
         self._took.append((len(launches), seconds))
-        arms = list(launches)
         blocks = dict(zip(arms, blocks_together(result, arms), strict=True))
         said = {
             "case": self.job.case,
@@ -268,7 +306,7 @@ class TrialCase(SidesOfCase):
                 arm: midmean([call for round_ in result["samples"][arm] for call in round_])
                 for arm in arms
             },
-            "launches": {arm: _launches(result, arm) for arm in arms},
+            "launches": {arm: launches_of(result, arm) for arm in arms},
             "seconds": round(seconds, 4),
             "timer": result["timer"],
         }
@@ -276,12 +314,9 @@ class TrialCase(SidesOfCase):
 
     def _calibrate(self, sides: Mapping[str, Side], name: str) -> Mapping[str, Any]:
         """Look at the row once, and for the strength of the delay that makes it slower by 1 %."""
-        row = self.rows[name]
         self._took.clear()
         base = {"base": self._launch(sides, "base", name, 0)}
         result, first = self._sequence(sides, name, base, {"base": "base"})
-        pair = {side: self._launch(sides, side, name, 0) for side in row.sides if side != PLANTED}
-        self._sequence(sides, name, pair, {side: side for side in pair})
         said: dict[str, Any] = {
             "event": "calibrated",
             **{key: first[key] for key in ("case", "implementation", "midmean_us", "launches")},
@@ -291,34 +326,62 @@ class TrialCase(SidesOfCase):
             "configuration": None
             if (facts := sides["base"].run.facts.get(name)) is None
             else facts.configuration,
-            "strength": None,
-            "unplanted": self._unplanted.get(name, ""),
             "build_s": max(
                 (s for (_, one), s in self._build_s.items() if one == name), default=0.0
             ),
             "cold_s": self._cold_s,
         }
         self._cold_s = 0.0
-        can = self._delays or self.plan.device == "cpu"
-        if PLANTED in row.sides and name in sides[PLANTED].launches and can:
-            launch_us = first["midmean_us"]["base"]
-
-            def measure(strengths: Sequence[int]) -> list[float]:
-                arms = {
-                    str(steps): self._launch(sides, PLANTED, name, steps) for steps in strengths
-                }
-                side_of = {"base": "base", **dict.fromkeys(arms, PLANTED)}
-                _, found = self._sequence(sides, name, {**base, **arms}, side_of)
-                return effects(found["logs"], "base", list(arms))
-
-            unit_ns = 1.0 if self.plan.device == "cpu" else STEP_NS
-            search = Search(measure, TARGET, both=self.plan.device == "cuda")
-            said["strength"], said["expected"] = search.run(round(10 * launch_us / unit_ns))
-            said["seen"] = {str(steps): found for steps, found in search.seen.items()}
+        launch_us = first["midmean_us"]["base"]
+        said |= self._strength(sides, name, launch_us, launch_us + said["flush_us"])
+        if len(self._took) == 1:
+            pair = {side: self._launch(sides, side, name, 0) for side in ("base", "twin1")}
+            self._sequence(sides, name, pair, {side: side for side in pair})
         said["sequence_s"], said["arm_s"] = costs(self._took)
         said["spent_s"] = sum(seconds for _, seconds in self._took)
         self.report(said)
         return result
+
+    def _strength(
+        self, sides: Mapping[str, Side], name: str, launch_us: float, cycle_us: float
+    ) -> dict[str, Any]:
+        """The strength that makes it slower by 1 %, or why there is none; what was seen on the way."""
+        none: dict[str, Any] = {"strength": None, "unplanted": self._unplanted.get(name, "")}
+        if PLANTED not in self.rows[name].sides or none["unplanted"]:
+            return none
+        if not self._delays or any(name not in sides[side].launches for side in DELAYED):
+            return {**none, "unplanted": "no kernel of it asks for its delay"}
+        offsets: list[float] = []
+
+        def measure(strengths: Sequence[int]) -> list[Effect]:
+            arms = {str(steps): self._launch(sides, PLANTED, name, steps) for steps in strengths}
+            still = {side: self._launch(sides, side, name, 0) for side in ("base", QUIET)}
+            side_of = {**{side: side for side in still}, **dict.fromkeys(arms, PLANTED)}
+            together = [list(arms)]
+            if len(still) + len(arms) > most_arms(launch_us, cycle_us):
+                together, still = [[arm] for arm in arms], {QUIET: still[QUIET]}
+            found = []
+            for some in together:
+                launches = {**still, **{arm: arms[arm] for arm in some}}
+                _, sequence = self._sequence(sides, name, launches, side_of)
+                logs = sequence["logs"]
+                found += [effect(logs[QUIET], logs[arm]) for arm in some]
+                if "base" in logs:
+                    offsets.append(effect(logs["base"], logs[QUIET]).log_ratio)
+            return found
+
+        unit_ns = 1.0 if self.plan.device == "cpu" else STEP_NS
+        chosen = strengthen(measure, TARGET * 1e3 * launch_us / unit_ns, TARGET)
+        return {
+            "strength": chosen.steps,
+            "expected": chosen.expected,
+            "unplanted": chosen.reason,
+            "offset": statistics.fmean(offsets) if offsets else None,
+            "seen": {
+                str(steps): [one.log_ratio, math.sqrt(one.variance)]
+                for steps, one in chosen.seen.items()
+            },
+        }
 
     def _answer_timed(
         self, sides: Mapping[str, Side], name: str, result: Mapping[str, Any]
@@ -335,47 +398,3 @@ class TrialCase(SidesOfCase):
                 code=run.facts.get(name),
             )
         )
-
-
-def _launches(result: Mapping[str, Any], arm: str) -> int:
-    """How often an arm was launched with its time taken, discarded calls among them."""
-    protocol = result["benchmark_protocol"]
-    discarded, kept = protocol["sub_blocks"].get(arm, (0, 1))
-    return int(
-        sum(-(-count // kept) * discarded + count for count in protocol["repeat_counts"][arm])
-    )
-
-
-def costs(took: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Seconds of a sequence, and of each arm in it: a line through what sequences took (least squares).
-
-    Args:
-        took: number of arms and seconds of each, with two different numbers among them.
-    """
-    arms, seconds = (statistics.fmean(values) for values in zip(*took, strict=True))
-    square = sum((count - arms) ** 2 for count, _ in took)
-    slope = sum((count - arms) * (s - seconds) for count, s in took) / square if square else 0.0
-    arm_s = min(max(slope, 0.0), seconds / arms)
-    return round(seconds - arm_s * arms, 5), round(arm_s, 5)
-
-
-def flush_us(device: str, l2: str) -> float:
-    """What flushing before one call takes on this device."""
-    if device == "cpu" or l2 == "warm":
-        return 0.0
-    import torch
-
-    from tirbench.timing.device import open_cuda
-    from tirbench.timing.flush import BUFFERS
-
-    flush: Any = BUFFERS.flush(
-        open_cuda(None, "event"), "cold-clean" if l2 == "cold-clean" else "cold-dirty"
-    )
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    flush()
-    start.record()
-    for _ in range(10):
-        flush()
-    end.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(end)) * 100  # ms of ten

@@ -6,7 +6,6 @@ width that the workload gives them: a kernel's parameters are bytes, and a bare 
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,27 +13,17 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.errors import UsageError
-from tirbench.launch.cscalar import CScalar
 from tirbench.launch.emit import Source, emit, emit_arguments, emit_tuple, literal
-from tirbench.launch.facts import of_kernels
 from tirbench.launch.kind import Kind, Option, Syntax
-from tirbench.launch.resources import machine_code, with_occupancy
-from tirbench.launch.sass import text_digest
-from tirbench.model import BoundLaunch, CodeFacts, MachineCode
-from tirbench.values import DTYPES, Phase
+from tirbench.model import BoundLaunch
+from tirbench.values import Phase
 
 if TYPE_CHECKING:
     from tirbench.launch.nvrtc import CudaSource
+    from tirbench.model import CodeFacts
 
 SHARED_WITHOUT_ASKING: Final = 48 << 10
 """Dynamic shared memory of a block that needs no opt-in, in bytes (CUDA C++ programming guide)."""
-INTEGERS: Final[Mapping[str, type]] = {
-    "int64": ctypes.c_int64,
-    "int32": ctypes.c_int32,
-    "int16": ctypes.c_int16,
-    "int8": ctypes.c_int8,
-    "uint8": ctypes.c_uint8,
-}
 
 
 def arguments(launch: BoundLaunch) -> tuple[Source, ...]:
@@ -130,6 +119,8 @@ class CudaKernel:
         Raises:
             UsageError: the arguments are not those of the kernel, or the launch is larger than the device.
         """
+        from tirbench.launch.c_values import c_value
+
         values = tuple(c_value(argument) for argument in args)
         self._check(values)
         self._allow(shared_bytes)
@@ -150,6 +141,8 @@ class CudaKernel:
 
     def _check(self, values: Sequence[Any]) -> None:
         """Hold the arguments against the parameters that the machine code declares."""
+        from ctypes import sizeof
+
         try:
             widths = [parameter.size for parameter in self.kernel.arguments_info]
         except NotImplementedError:  # a driver before CUDA 12.4 cannot tell
@@ -159,10 +152,10 @@ class CudaKernel:
                 f"{self.source.expression} takes {len(widths)} arguments, got {len(values)}"
             )
         for index, (width, value) in enumerate(zip(widths, values, strict=True), start=1):
-            if ctypes.sizeof(value) != width:
+            if sizeof(value) != width:
                 raise UsageError(
                     f"argument {index} of {self.source.expression} has {width} bytes, "
-                    f"got {ctypes.sizeof(value)}: write the width that its parameter has"
+                    f"got {sizeof(value)}: write the width that its parameter has"
                 )
 
     def _allow(self, shared_bytes: int) -> None:
@@ -212,57 +205,6 @@ def _launcher(
     return launch
 
 
-class Pointer(ctypes.c_void_p):
-    """An address; cuda-core takes it as the number that it is."""
-
-    @property
-    def pointer(self) -> int:
-        """The address as a number."""
-        return self.value or 0
-
-
-def c_value(argument: Any) -> Any:
-    """An argument as the C value that the kernel reads.
-
-    Raises:
-        UsageError: a number has no width, or does not fit the one it has.
-    """
-    if argument is None:
-        return Pointer(0)
-    if hasattr(argument, "data_ptr"):
-        return Pointer(argument.data_ptr())
-    if not isinstance(argument, CScalar):
-        raise UsageError(
-            f"{argument!r} has no C width: write int32(…) or float32(…) in the arguments"
-        )
-    if (integer := INTEGERS.get(argument.ctype)) is not None:
-        value = int(argument.value)
-        made = integer(value)
-        if made.value != value:
-            raise UsageError(f"{value} does not fit {argument.ctype}")
-        return made
-    if argument.ctype == "bool":
-        return ctypes.c_bool(bool(argument.value))
-    if argument.ctype == "float64":
-        return ctypes.c_double(argument.value)
-    if argument.ctype == "float32":
-        return ctypes.c_float(argument.value)
-    return _short_float(argument)
-
-
-def _short_float(argument: CScalar) -> Any:
-    """A float of one or two bytes by its bits: C types of Python have no such number."""
-    import torch
-
-    bits, c_type = (
-        (torch.uint8, ctypes.c_uint8)
-        if DTYPES[argument.ctype][0] == 1
-        else (torch.uint16, ctypes.c_uint16)
-    )
-    value = torch.tensor(float(argument.value), dtype=torch.float32)
-    return c_type(value.to(getattr(torch, argument.ctype)).view(bits).item())
-
-
 def _in_clusters(grid: Sequence[int], cluster: Sequence[int] | None) -> tuple[int, ...]:
     """The grid as cuda-core counts it: in clusters where there are any, in blocks where not."""
     if cluster is None:
@@ -286,6 +228,11 @@ def code_facts(kernel: CudaKernel, shared_bytes: int, threads: int) -> CodeFacts
         shared_bytes: what the launch adds.
         threads: of a block.
     """
+    from tirbench.launch.facts import of_kernels
+    from tirbench.launch.resources import machine_code, with_occupancy
+    from tirbench.launch.sass import text_digest
+    from tirbench.model import MachineCode
+
     attributes = kernel.kernel.attributes
     cubin = bytes(kernel.code.code)
     code = MachineCode(

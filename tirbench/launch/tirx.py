@@ -6,16 +6,17 @@ are passed by position in the order of the source.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tirbench.errors import UsageError
 from tirbench.launch.emit import emit_arguments
 from tirbench.launch.kind import Kind, Syntax
-from tirbench.model import CodeFacts
+
+if TYPE_CHECKING:
+    from tirbench.model import CodeFacts
 
 KIND = Kind(
     name="tirx",
@@ -92,6 +93,10 @@ def compiled(function: Any, arch: str | None) -> tuple[Any, Callable[..., None]]
 
 def code_facts(executables: list[Any]) -> CodeFacts | None:
     """A digest of the device source of the executables; `None` where there is none to read."""
+    import hashlib
+
+    from tirbench.model import CodeFacts
+
     modules = [getattr(executable, "mod", executable) for executable in executables]
     parts = [part for module in modules for part in (module, *getattr(module, "imports", ()))]
     texts = [part.inspect_source() for part in parts if hasattr(part, "inspect_source")]

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.launch.emit import Source, emit_arguments, emit_tuple
-from tirbench.launch.facts import of_kernels
 from tirbench.launch.kind import Kind, Option, Syntax
-from tirbench.launch.resources import machine_code, with_occupancy
-from tirbench.launch.sass import text_digest
-from tirbench.model import BoundArguments, BoundLaunch, CodeFacts, MachineCode
+from tirbench.model import BoundArguments, BoundLaunch
 from tirbench.values import Phase
+
+if TYPE_CHECKING:
+    from tirbench.model import CodeFacts, MachineCode
 
 LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
@@ -238,6 +238,9 @@ def recorded(launches_triton: bool) -> Iterator[list[Any]]:
 
 def code_facts(compiled: list[Any]) -> CodeFacts | None:
     """Digest and resources of the launched kernels; `None` where nothing was compiled."""
+    from tirbench.launch.facts import of_kernels
+    from tirbench.launch.sass import text_digest
+
     kernels = [kernel for kernel in compiled if getattr(kernel, "asm", {}).get("cubin")]
     if not kernels:
         return None
@@ -250,6 +253,8 @@ def machine_code_of(kernel: Any) -> tuple[MachineCode, ...]:
 
     The shared memory is Triton's own count: whether it is static or added by the launch, it is so much.
     """
+    from tirbench.launch.resources import machine_code, with_occupancy
+
     shared, arch = int(kernel.metadata.shared), f"sm_{kernel.metadata.target.arch}"
     return tuple(
         with_occupancy(replace(code, shared_bytes=shared), arch)

@@ -20,12 +20,12 @@ def resolve(root: str, folder: str, text: str) -> tuple[Path | None, str]:
         text: the path.
     """
     try:
-        real = _real_below(_real(folder), text)
+        real, there = _real_below(_real(folder), text)
     except (OSError, ValueError):
         return None, "missing"
     if os.path.commonpath([real, _real(root)]) != _real(root):
-        return None, "outside"
-    return (Path(real), "") if os.path.exists(real) else (None, "missing")
+        return None, "outside"  # whether it exists is nobody's business
+    return (Path(real), "") if there or os.path.exists(real) else (None, "missing")
 
 
 def leads_outside(path: Path, root: Path) -> bool:
@@ -38,11 +38,18 @@ def _real(path: str) -> str:
     return os.path.realpath(path)
 
 
-def _real_below(folder: str, text: str) -> str:
-    """The real path of a relative one below a real folder: only what `text` adds is looked at."""
+def _real_below(folder: str, text: str) -> tuple[str, bool]:
+    """The real path of a relative one below a real folder, and whether it is known to exist.
+
+    Only what `text` adds is looked at, as long as that has no links.
+
+    Raises:
+        OSError: nothing is there.
+        ValueError: the text is no path.
+    """
     path = folder
     for part in text.split("/"):
         path = f"{path}/{part}"
         if part in ("", ".", "..") or stat.S_ISLNK(os.lstat(path).st_mode):
-            return os.path.realpath(os.path.join(folder, text))
-    return path
+            return os.path.realpath(os.path.join(folder, text)), False
+    return path, True

@@ -107,17 +107,20 @@ def parse(text: str, problems: Problems) -> dict[str, Any] | None:
         message = f"not TOML that is read here: a key of more than {MAX_DEPTH} parts"
         problems.add_at("TB003", message, line=line, column=column)
         return None
-    document: dict[str, Any] | None = None
-    failure: Exception | None = None
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError, MemoryError) as error:  # ValueError: also too many digits
-        failure = error
+    document, failure = _parsed(text)
     if (failure is not None or _lenient_parser()) and _note_newer_syntax(text, problems):
         return None
     if failure is not None:
-        note_syntax(text, failure, problems)
+        note_syntax(text, failure, problems, lambda changed: _parsed(changed)[1])
     return document
+
+
+def _parsed(text: str) -> tuple[dict[str, Any] | None, Exception | None]:
+    """What the parser makes of a text, or how it fails."""
+    try:
+        return tomllib.loads(text), None
+    except (ValueError, RecursionError, MemoryError) as error:  # ValueError: also too many digits
+        return None, error
 
 
 def version_is_read(document: dict[str, Any], problems: Problems) -> bool:

@@ -50,7 +50,9 @@ def _check_name(name: str) -> None:
     Raises:
         UsageError: always with what is wrong.
     """
-    if not (name.isidentifier() and name.isascii()) or iskeyword(name) or len(name) > 60:
+    if iskeyword(name):
+        raise UsageError(f"'{name}' is a keyword of Python; give the workload another name")
+    if not (name.isidentifier() and name.isascii()) or len(name) > 60:
         raise UsageError(
             f"{name!r} cannot name a workload and its functions: letters, digits and underscores, "
             "a letter first, at most 60"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tirbench.judge import Policy
 from tirbench.selftest.ask import Asked
+from tirbench.selftest.foresee import Foreseen, foresee
 from tirbench.selftest.kept import Kept, keep, known, notes, resolver, sentence
 from tirbench.selftest.outcomes import Tried, tried
 from tirbench.selftest.readings import Record, Writer, read
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 __all__ = [
     "AIMED",
     "Asked",
+    "Foreseen",
     "Kept",
     "Record",
     "Tally",
     "Tried",
     "folders",
+    "foresee",
     "keep",
     "known",
     "measure",

@@ -10,14 +10,25 @@ from typing import Any, Final, TypeAlias
 
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.learnt import WORKER_S, Known
-from tirbench.selftest.readings import pairs_of
-from tirbench.selftest.trees import BASE, PLANTED, Trees
+from tirbench.selftest.readings import BASE, PLANTED, QUIET, pairs_of
+from tirbench.selftest.trees import Trees
 
 PLANNED: Final = 0.95
 """Share of the time that is planned for."""
 
+FIRST: Final = 3
+"""Virtual runs that are finished on all rows before more are begun: a true size takes more than one."""
+
 EXTENDED: Final = {"cuda": 0.1, "cpu": 1.0}
 """What equal code asks for beyond screening, as a share of it: on a CPU nearly every row is too noisy."""
+
+DELAYED: Final = (QUIET, PLANTED)
+
+CONFIRMED: Final = (BASE, *DELAYED)
+"""Whom a planted slowdown is measured against, and itself: fresh workers measure all of them."""
+
+BASE_SEED: Final = 0
+"""Placement seeds from here on screen; what is asked for beyond that has later ones."""
 
 Sequences: TypeAlias = "list[tuple[int, tuple[str, ...]]]"
 """Number of the virtual run, and the sides that are measured together."""
@@ -34,6 +45,8 @@ class Task:
         rows: what each row's trial says, as `harness.trials.Trial` has it.
         fixed_s: about how long it takes beside its sequences.
         runs_s: about how long the sequences of each virtual run take.
+        then_s: about how long what its decisions ask for takes beyond that.
+        pairs: that are measured in it.
     """
 
     workload: str
@@ -41,11 +54,18 @@ class Task:
     rows: Mapping[str, Mapping[str, Any]]
     fixed_s: float
     runs_s: Mapping[int, float] = field(default_factory=dict)
+    then_s: float = 0.0
+    pairs: int = 0
 
     @property
     def expected_s(self) -> float:
         """About how long it takes."""
         return self.fixed_s + math.fsum(self.runs_s.values())
+
+    @property
+    def pairs_per_s(self) -> float:
+        """What it brings, and what it costs with all that it asks for."""
+        return self.pairs / (self.expected_s + self.then_s)
 
     def within(self, seconds: float) -> Task | None:
         """As many of its first virtual runs as fit; `None` if none does."""
@@ -63,7 +83,8 @@ class Task:
             for key, row in self.rows.items()
             if (mine := [one for one in row["sequences"] if one[0] in kept])
         }
-        return replace(self, rows=rows, runs_s=kept)
+        share = len(kept) / len(self.runs_s)
+        return replace(self, rows=rows, runs_s=kept, then_s=share * self.then_s)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +106,9 @@ class Budget:
     def plan(self, seconds: float, done: int) -> Batch:
         """Sequences of every row: as many more virtual runs as fit, the first in any case.
 
+        Where there is time for many, a few come before all others: what is stopped later than that has
+        something of every row.
+
         Args:
             seconds: of one device.
             done: virtual runs that were made already.
@@ -95,6 +119,8 @@ class Budget:
             if self.cost(found) > PLANNED * seconds:
                 break
             best = found
+            if not done and count >= 2 * FIRST:
+                return self.sequences(range(FIRST))
         return best
 
     def sequences(self, numbers: Iterable[int]) -> Batch:
@@ -111,22 +137,22 @@ class Budget:
         loads = self.trees.loads(min(most, known.loads(self.asked.loads)))
         if known.strength is None or number >= self.asked.planted:
             return [(number, loads)]
-        if most > 2:
-            return [(number, (*loads[: most - 1], PLANTED))]
-        return [(number, loads[:2]), (number, (BASE, PLANTED))]  # three do not fit into one burst
+        if most > len(DELAYED) + 1:
+            return [(number, (*loads[: most - len(DELAYED)], *DELAYED))]
+        return [(number, loads[:2]), (number, DELAYED)]  # all do not fit into one burst
 
     def _most(self, known: Known) -> int:
         """Sides of one sequence."""
-        return known.arms(known.loads(self.asked.loads) + 1)
+        return known.arms(known.loads(self.asked.loads) + len(DELAYED))
 
     def together(self, key: str, of: Mapping[int, Sequence[str]]) -> Sequences:
-        """Sequences with so many of these sides as fit; base comes first, the planted side last.
+        """Sequences with so many of these sides as fit; base comes first, the planted sides last.
 
         Args:
             key: of the row.
             of: sides by virtual run.
         """
-        order = [*self.trees.loads(self.asked.loads), PLANTED]
+        order = [*self.trees.loads(self.asked.loads), *DELAYED]
         most = self._most(self.known[key])
         found: Sequences = []
         for number, sides in sorted(of.items()):
@@ -134,7 +160,7 @@ class Budget:
             if len(ordered) <= most:
                 found.append((number, ordered))
             else:
-                found += [(number, pair) for pair in pairs_of(ordered, PLANTED)]
+                found += [(number, pair) for pair in pairs_of(ordered)]
         return found
 
     # --- Seconds
@@ -163,7 +189,9 @@ class Budget:
         total = EXTENDED[self.asked.device] * self._screening(batch) + self._workers(planted)
         for key, count in planted.items():
             known = self.known[key]
-            total += self.asked.workers * (known.seconds(2 * count, count) + known.build_s)
+            arms = min(len(CONFIRMED), self._most(known))
+            one_s = known.seconds(arms * count, count) + (arms - 1) * known.build_s
+            total += self.asked.workers * one_s
         return total
 
     def _workers(self, keys: Iterable[str]) -> float:
@@ -177,13 +205,13 @@ class Budget:
     # --- Portions
 
     def tasks(self, batch: Batch, placements: Iterable[int]) -> list[Task]:
-        """One task for each workload, the longest first."""
+        """One task for each workload; those first that bring the most decisions a second."""
         seeds = tuple(placements)
         by_workload: dict[str, Batch] = defaultdict(dict)
         for key, mine in batch.items():
             by_workload[key.partition("/")[0]][key] = mine
         tasks = [self._task(workload, mine, seeds) for workload, mine in by_workload.items()]
-        return sorted(tasks, key=lambda task: -task.expected_s)
+        return sorted(tasks, key=lambda task: -task.pairs_per_s)
 
     def _task(self, workload: str, batch: Batch, seeds: tuple[int, ...]) -> Task:
         rows: dict[str, dict[str, Any]] = {}
@@ -206,4 +234,6 @@ class Budget:
             rows=rows,
             fixed_s=len(seeds) * each_s,
             runs_s=dict(runs_s),
+            then_s=self.confirming(batch) if BASE_SEED in seeds else 0.0,
+            pairs=sum(len(pairs_of(names)) for mine in batch.values() for _, names in mine),
         )

@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 from tirbench.judge import Next, Policy, judge
 from tirbench.model import MeasureMore, PairEvidence, PairReading, Row, Verdict
-from tirbench.selftest.readings import SEPARATOR, Record, readings_of
-from tirbench.selftest.trees import PLANTED
+from tirbench.selftest.readings import BASE, PLANTED, SEPARATOR, Record, pair_of, readings_of
 
 NO_MORE: Final = 8
 """As `comparing.trial.MOST_STAGES`."""
@@ -83,8 +82,7 @@ def decide(evidence: Evidence, policy: Policy) -> list[Decision]:
     for (run, sequence, pair), keys in sorted(suites.items()):
         beside: Sequence[Key] = ()
         if pair.endswith(SEPARATOR + PLANTED):
-            equal = f"{pair.partition(SEPARATOR)[0]}{SEPARATOR}twin1"
-            beside = suites.get((run, sequence, equal), ())
+            beside = suites.get((run, sequence, pair_of(BASE, "twin1")), ())
         found += _suite(evidence, keys, beside, policy)
     return found
 

@@ -11,16 +11,27 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from tirbench.errors import MeasurementError
 from tirbench.judge import Policy
-from tirbench.model import CaseJob, Job, Machine, MeasureMore, Outcome, Plan, Timed
+from tirbench.model import CaseJob, Failed, Job, Machine, MeasureMore, Outcome, Plan, Timed
 from tirbench.selftest import lanes
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.budget import Batch, Budget, Task
 from tirbench.selftest.decide import Decision, Evidence, decide
-from tirbench.selftest.lanes import Lane, Lanes
+from tirbench.selftest.lanes import STAGES, Lane, Lanes
 from tirbench.selftest.learnt import Known, remembered
-from tirbench.selftest.readings import SEPARATOR, Record, Writer, pair_of, pairs_of, read_logs
-from tirbench.selftest.trees import BASE, PLANTED, Trees, TrialRow
+from tirbench.selftest.readings import (
+    BASE,
+    PLANTED,
+    QUIET,
+    SEPARATOR,
+    Record,
+    Writer,
+    pair_of,
+    pairs_of,
+    read_logs,
+)
+from tirbench.selftest.trees import NOT_ASKED, Trees, TrialRow
 
 if TYPE_CHECKING:
     from tirbench.execute.events import Event
@@ -33,8 +44,8 @@ CALIBRATED: Final = 0.6
 OVERTIME: Final = 0.1
 """Share of the time by which confirming may end late, as what was screened would otherwise be lost."""
 
-STAGES: Final = 4
-"""How often decisions may ask for more; no rule asks as often."""
+HOPELESS: Final = 3
+"""Workers one after the other that fail with all their rows: then it is not the rows."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,10 +85,12 @@ class Engine:
         policy = Policy(workers=self.asked.workers)
         with ExitStack() as stack:
             opened = lanes.opened(self.asked, self.trees.folder / "logs", stack)
-            shared = Lanes(lanes=opened, do=self._task, say=self.say, clock=self.clock)
+            shared = Lanes(
+                lanes=opened, do=self._task, then=self._then, say=self.say, clock=self.clock
+            )
             self._calibrate(shared, end_s)
             done = 0
-            while batch := self.budget.plan((end_s - self.clock()) * len(opened), done):
+            while batch := self.budget.plan((end_s - self.clock()) * len(shared.alive), done):
                 self._batch(shared, batch, policy, end_s)
                 done += len({number for mine in batch.values() for number, _ in mine})
         return self.decisions(policy)
@@ -85,23 +98,30 @@ class Engine:
     def _batch(self, shared: Lanes, batch: Batch, policy: Policy, end_s: float) -> None:
         """Some virtual runs: all of them screened, then what they ask for beyond that."""
         runs = sorted({number for mine in batch.values() for number, _ in mine})
-        count = len(shared.lanes)
+        count = len(shared.alive)
         self.say(
             f"virtual runs {runs[0]} to {runs[-1]}: {sum(map(len, batch.values()))} sequences on "
             f"{policy.workers} placements, about {self.budget.cost(batch) / count:.0f} s"
         )
         shared.homes.clear()
         tasks = self.budget.tasks(batch, range(policy.workers))
-        shared.drain(tasks, end_s, reserve_s=self.budget.confirming(batch) / count)
+        late_s = OVERTIME * self.asked.seconds
+        shared.drain(tasks, end_s, late_s=late_s)
+        # Each workload was asked by itself, as soon as it was screened; the whole suite pools its τ.
         for _ in range(STAGES):
             more = self._more(self.decisions(policy))
-            self.say(f"{len(more)} workloads asked for more")
-            if not shared.drain(more, end_s + OVERTIME * self.asked.seconds):
+            if more:
+                self.say(f"{len(more)} workers are asked for beyond that")
+            if not shared.drain(more, end_s + late_s):
                 break
 
-    def decisions(self, policy: Policy) -> list[Decision]:
-        """What can be said of this run by now."""
-        mine = [one for one in self.writer.records if one.get("run") == self.run]
+    def decisions(self, policy: Policy, workload: str = "") -> list[Decision]:
+        """What can be said of this run by now, or of one workload by itself."""
+        mine = [
+            one
+            for one in self.writer.records
+            if one.get("run") == self.run and one.get("row", workload).startswith(workload)
+        ]
         return decide(Evidence.of(mine), policy)
 
     def units(self, machine: Machine) -> list[str]:
@@ -115,12 +135,16 @@ class Engine:
     def _calibrate(self, shared: Lanes, end_s: float) -> None:
         """Time every row once, verify it by its oracle, find the strength of its delay."""
         known, worker_s = remembered(self.before, self.trees.rows, self.hardware)
+        for one in self.trees.rows:
+            if one.key in known and known[one.key].wants_strength and not one.unplanted:
+                del known[one.key]  # nobody has asked for it yet
         self.budget.known |= known
         self.budget.worker_s |= worker_s
         todo: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
         for one in self.trees.rows:
             if one.key not in known:
-                sides = (*self.trees.loads(2), *(() if one.unplanted else (PLANTED,)))
+                # The planted side comes first of the two, as what it compiles the other one loads.
+                sides = (BASE, PLANTED, QUIET) if not one.unplanted else self.trees.loads(2)
                 row = {"sides": sides, "calibrate": True, "sequences": []}
                 todo[one.row.workload][one.key] = row
         tasks = [
@@ -132,8 +156,18 @@ class Engine:
         for one in self.trees.rows:
             if one.key in self.budget.known:
                 self._keep_row(one)
+        found = self.budget.known
+        slower = sum(one.strength is not None for one in found.values())
+        self.say(
+            f"{len(found)} of {len(self.trees.rows)} rows are calibrated, {len(todo)} workloads of them "
+            f"now; a slowdown is planted in {slower} rows"
+        )
+        for key, reason in sorted((key, one.unplanted) for key, one in found.items()):
+            if reason:
+                self.say(f"  none in {key}: {reason}")
 
     def _keep_row(self, one: TrialRow) -> None:
+        known = self.budget.known[one.key]
         self.writer.add(
             {
                 "type": "row",
@@ -141,9 +175,9 @@ class Engine:
                 "row": one.key,
                 "source": one.source,
                 "slower_than": one.slower_than,
-                "unplanted": one.unplanted,
                 "worker_s": self.budget.of_worker(one.row.workload),
-                **asdict(self.budget.known[one.key]),
+                **asdict(known),
+                "unplanted": known.unplanted or one.unplanted.removeprefix(NOT_ASKED),
             }
         )
 
@@ -174,6 +208,12 @@ class Engine:
             if rows:
                 self._worker(lane, task.workload, placement, rows)
 
+    def _then(self, task: Task) -> list[Task]:
+        """What the decisions of a workload ask for once it was screened; nothing where it was calibrated."""
+        if not task.runs_s:
+            return []
+        return self._more(self.decisions(Policy(workers=self.asked.workers), f"{task.workload}/"))
+
     def _worker(
         self, lane: Lane, workload: str, placement: int, rows: Mapping[str, Mapping[str, Any]]
     ) -> None:
@@ -202,6 +242,7 @@ class Engine:
         for (key, number, _), data in trials.items():
             if isinstance(done.get(key), Timed):
                 self._keep(key, number, data, lane.unit)
+        self._count(lane, done)
         for key, outcome in done.items():
             if not isinstance(outcome, Timed):
                 self._fail(key, outcome)
@@ -212,6 +253,19 @@ class Engine:
             if key in known
         )
         self.budget.worker_s[workload] = max(0.3, self.clock() - begin - spent - built)
+
+    def _count(self, lane: Lane, done: Mapping[str, Outcome]) -> None:
+        """A device on which nothing can be timed any more must not be what every row fails on."""
+        failed = [one for one in done.values() if isinstance(one, Failed)]
+        if not failed or len(failed) < len(done) or len(self.asked.gpus) < 2:
+            lane.failures.clear()
+            return
+        lane.failures.append(list(done))
+        if len(lane.failures) < HOPELESS:
+            return
+        for key in (key for keys in lane.failures for key in keys):
+            self.budget.failed.pop(key, None)
+        raise MeasurementError(f"{HOPELESS} workers timed nothing: {failed[0].reason}")
 
     def _fail(self, key: str, outcome: Outcome) -> None:
         said = getattr(outcome, "reason", "") or getattr(outcome, "untimed", "no answer")
@@ -272,13 +326,14 @@ class Engine:
     def _learn(self, key: str, data: Mapping[str, Any]) -> None:
         """Keep what a calibrating worker says."""
         self.budget.known[key] = Known.of({**data, "midmean_us": data["midmean_us"]["base"]})
-        seen = {name: data.get(name) for name in ("strength", "expected", "seen", "unplanted")}
+        told = ("strength", "expected", "offset", "seen", "unplanted")
+        seen = {name: data.get(name) for name in told}
         self.writer.add({"type": "calibrated", "run": self.run, "row": key, **seen})
 
     def _keep(self, key: str, number: int, data: Mapping[str, Any], unit: str) -> None:
         """Read the pairs of a sequence and write them down."""
         pairs = {}
-        for base, head in pairs_of(tuple(data["logs"]), PLANTED):
+        for base, head in pairs_of(tuple(data["logs"])):
             reading = read_logs(data["placement"], data["logs"][base], data["logs"][head])
             pairs[pair_of(base, head)] = [
                 float(f"{reading.log_ratio:.6g}"),

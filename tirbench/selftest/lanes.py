@@ -6,8 +6,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tirbench.execute import Workers
     from tirbench.execute.jobs import Surroundings
 
+STAGES: Final = 4
+"""How often decisions may ask for more; no rule asks as often."""
+
 OPENER: Final = "tirbench.harness.trials:open_trials"
 
 
@@ -31,12 +34,14 @@ class Lane:
     Attributes:
         uuid: of the GPU; empty for the first visible one, or the CPU.
         folder: of logs.
+        failures: rows of its latest workers, as long as these timed none at all.
     """
 
     uuid: str
     folder: Path
     workers: Workers
     environ: Mapping[str, str]
+    failures: list[list[str]] = field(default_factory=list)
 
     @property
     def unit(self) -> str:
@@ -85,49 +90,85 @@ class Lanes:
     Attributes:
         lanes: the devices.
         do: does a task on a lane.
+        then: says what is asked for by what a task measured.
         say: takes sentences.
         clock: seconds, monotonic.
         homes: the lane of each workload: all that a decision needs is measured on one device.
+        lost: lanes that nothing more is done on, as an error came from them.
     """
 
     lanes: Sequence[Lane]
     do: Callable[[Lane, Task], None]
     say: Callable[[str], None]
+    then: Callable[[Task], Sequence[Task]] = lambda _: ()
     clock: Callable[[], float] = time.monotonic
     homes: dict[str, Lane] = field(default_factory=dict)
+    lost: list[Lane] = field(default_factory=list)
+    _picked: int = 0
     _paces: list[tuple[float, float]] = field(default_factory=lambda: [(1.0, 1.0)])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def drain(self, tasks: Sequence[Task], end_s: float, *, reserve_s: float = 0.0) -> int:
+    def drain(self, tasks: Sequence[Task], end_s: float, *, late_s: float = 0.0) -> int:
         """Do the tasks, or of each as much as ends in time.
 
+        They are taken from both ends by turns: what is stopped in the middle is half of either. What a
+        task asks for is done right after it. A lane that an error comes from is lost, and the others do
+        its work, unless there are none.
+
         Args:
-            tasks: what is to be done.
+            tasks: what is to be done, in order.
             end_s: when all of it must be done, by the clock.
-            reserve_s: how much of the time before that is for something else.
+            late_s: how much later than that what a task asks for may be done.
 
         Returns:
             How many were done, at least in part.
+
+        Raises:
+            BaseException: what came from the last lane.
         """
         waiting, done = list(tasks), 0
         errors: list[BaseException] = []
 
         def work(lane: Lane) -> None:
             nonlocal done
-            try:
-                while not errors and (task := self._next(lane, waiting)) is not None:
-                    done += self._one(lane, task, end_s, reserve_s)
-            except BaseException as error:  # noqa: BLE001 - raised again by who waits
-                errors.append(error)
+            while (task := self._next(lane, waiting)) is not None:
+                with self._keeping(lane, errors, task, waiting):
+                    done += self._one(lane, task, end_s, late_s)
 
-        threads = [threading.Thread(target=work, args=(lane,)) for lane in self.lanes]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
+        while waiting and self.alive:
+            threads = [threading.Thread(target=work, args=(lane,)) for lane in self.alive]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        if errors and not self.alive:
+            raise errors[-1]
         return done
+
+    @property
+    def alive(self) -> list[Lane]:
+        """The lanes that are not lost."""
+        return [lane for lane in self.lanes if lane not in self.lost]
+
+    @contextmanager
+    def _keeping(
+        self, lane: Lane, errors: list[BaseException], task: Task, waiting: list[Task]
+    ) -> Iterator[None]:
+        """Keep an error for who waits; the lane is lost, and the task waits again."""
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - raised again where it is the last lane's
+            errors.append(error)
+            self._lose(lane, error)
+            waiting.append(task)
+
+    def _lose(self, lane: Lane, error: BaseException) -> None:
+        """Do nothing more on a lane; its workloads are anybody's again."""
+        with self._lock:
+            self.lost.append(lane)
+            self.homes = {name: home for name, home in self.homes.items() if home is not lane}
+        which = f"GPU {lane.uuid}" if lane.uuid else "this device"
+        self.say(f"nothing more on {which}: {type(error).__name__}: {error}")
 
     def forget_pace(self) -> None:
         """What was done was of unknown length: it says nothing of how well lengths are foretold."""
@@ -135,15 +176,30 @@ class Lanes:
 
     def _next(self, lane: Lane, waiting: list[Task]) -> Task | None:
         with self._lock:
-            for task in waiting:
-                if self.homes.setdefault(task.workload, lane) is lane:
-                    waiting.remove(task)
-                    return task
-        return None
+            if lane in self.lost:
+                return None
+            mine = [task for task in waiting if self.homes.get(task.workload, lane) is lane]
+            if not mine:
+                return None
+            task = mine[-1 if self._picked % 2 else 0]
+            self._picked += 1
+            self.homes[task.workload] = lane
+            waiting.remove(task)
+            return task
 
-    def _one(self, lane: Lane, task: Task, end_s: float, reserve_s: float) -> bool:
+    def _one(self, lane: Lane, task: Task, end_s: float, late_s: float) -> bool:
+        """Do a task, then what it asks for, stage after stage; says whether anything was done."""
+        if not self._fitting(lane, task, end_s):
+            return False
+        for _ in range(STAGES):
+            if not sum([self._fitting(lane, one, end_s + late_s) for one in self.then(task)]):
+                break
+        return True
+
+    def _fitting(self, lane: Lane, task: Task, end_s: float) -> bool:
         begin = self.clock()
-        fits = task.within((end_s - begin) / self._pace() - reserve_s)
+        left_s = (end_s - begin) / self._pace()
+        fits = task.within(left_s - task.then_s)
         if fits is not task:
             left = f"only {len(fits.runs_s)} virtual runs" if fits else "nothing"
             self.say(f"{task.workload}: there is time for {left}")

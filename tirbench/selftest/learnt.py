@@ -9,22 +9,28 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from tirbench.calls import SHORT_BLOCK, SHORT_CALL_US
-from tirbench.selftest.readings import Record, pair_of
-from tirbench.selftest.trees import BASE, PLANTED, TrialRow
+from tirbench.selftest.readings import PLANTED, QUIET, Record, pair_of
+from tirbench.selftest.trees import TrialRow
 
 BURST_US: Final = 15_000.0
 """As `timing.schedule.BURST_WORK_US`: in a longer quad the device rests, and its arms are then unequal."""
 
-WORKER_S: Final = 1.5
+WORKER_S: Final = 1.0
 """What a worker costs beside its sequences, before any was seen."""
 
 COSTLY_S: Final = 0.25
 """A load that takes longer is not taken more often than a pair needs."""
 
+SEQUENCE_S: Final = 0.45
+"""How long a sequence of more than the fewest loads should take at most, beside planted sides."""
+
+FEWEST: Final = 5
+"""Loads of what takes longer."""
+
 AIM: Final = 0.01
 """What is planted, relative."""
 
-NEAR_ENOUGH: Final = (0.93, 1.25)
+NEAR_ENOUGH: Final = (0.92, 1.09)
 """Shares of that which are left as they are, so that what several runs measured of them adds up."""
 
 
@@ -37,7 +43,8 @@ class Known:
         flush_us: what precedes it.
         sequence_s: how long a sequence takes beside its arms.
         arm_s: how long each arm of it takes.
-        strength: of the delay that makes it slower by about 1 %; `None` where none can be planted.
+        strength: of the delay that makes it slower by about 1 %; `None` where none is planted.
+        unplanted: why that was looked for in vain; empty otherwise.
         outputs: checksums of outputs that its oracle found right.
         configuration: what its tuner chose.
         build_s: how long one more load takes.
@@ -51,26 +58,45 @@ class Known:
     outputs: dict[str, int]
     configuration: str | None
     build_s: float
+    unplanted: str = ""
 
     @classmethod
     def of(cls, data: Record) -> Known:
         """What a record or a calibrating worker says."""
-        given: dict[str, Any] = {one.name: data[one.name] for one in fields(cls)}
+        given: dict[str, Any] = {
+            one.name: data[one.name] for one in fields(cls) if one.name in data
+        }
         return cls(**given)
+
+    @property
+    def wants_strength(self) -> bool:
+        """Whether no strength was looked for."""
+        return self.strength is None and not self.unplanted
 
     def seconds(self, arms: int, sequences: int = 1) -> float:
         """How long sequences with so many arms altogether take."""
         return sequences * self.sequence_s + arms * self.arm_s
 
     def loads(self, most: int) -> int:
-        """How many loads pay: what each of them compiles anew (TIRx, CUDA C++) is loaded twice."""
-        return 2 if self.build_s > COSTLY_S else most
+        """How many loads pay.
+
+        Pairs grow with the square of the loads, so that a short sequence should have many of them; where
+        each takes long, few of them leave time for other rows. What each compiles anew (TIRx, CUDA C++) is
+        loaded twice.
+        """
+        if self.build_s > COSTLY_S:
+            return min(2, most)
+        fit = (SEQUENCE_S - self.sequence_s) / self.arm_s if self.arm_s > 0 else most
+        return min(most, max(FEWEST, int(fit)))
 
     def arms(self, most: int) -> int:
         """How many arms a sequence may have so that a quad of all of them fits into one burst."""
         cycle_us = self.midmean_us + self.flush_us
         block_us = sum(SHORT_BLOCK) * cycle_us if self.midmean_us < SHORT_CALL_US else cycle_us
         return max(2, min(most, int(BURST_US / (2 * block_us)))) if block_us > 0 else most
+
+
+OF_KNOWN: Final = {one.name for one in fields(Known)} - {"unplanted"}
 
 
 def remembered(
@@ -93,6 +119,8 @@ def remembered(
             continue
         if runs.get(one["run"], {}).get("hardware") != hardware:
             continue
+        if not one.keys() >= OF_KNOWN:
+            continue  # of a version that knew less
         seen = measured.get((one["row"], one["strength"] or 0))
         strength = one["strength"] if seen is None else corrected(one["strength"], seen)
         known[one["row"]] = Known.of({**one, "strength": strength})
@@ -109,7 +137,7 @@ def effects_of(records: Iterable[Record]) -> dict[tuple[str, int], float]:
         if one["type"] == "row" and one["strength"]:
             strengths[place] = one["strength"]
         elif one["type"] == "reading" and place in strengths:
-            values = one["pairs"].get(pair_of(BASE, PLANTED), ())
+            values = one["pairs"].get(pair_of(QUIET, PLANTED), ())
             found[one["row"], strengths[place]] += values[:1]
     return {key: math.fsum(values) / len(values) for key, values in found.items() if values}
 
@@ -118,11 +146,12 @@ def corrected(strength: int, effect: float) -> int:
     """A strength that comes nearer to 1 % by what readings say of it; the same where it is near enough.
 
     Args:
-        strength: positive or negative, as in `harness.planting`.
+        strength: as in `harness.planting`.
         effect: its mean log-ratio.
     """
     target = math.log1p(AIM)
     if NEAR_ENOUGH[0] <= effect / target <= NEAR_ENOUGH[1]:
         return strength
     factor = min(2.0, max(0.5, target / max(effect, target / 4)))
-    return int(math.copysign(max(1, round(abs(strength) * factor)), strength))
+    wanted = max(1, round(strength * factor))
+    return wanted if (wanted + 1) % 16 else wanted + 1  # as `harness.planting.usable`

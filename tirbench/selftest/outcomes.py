@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from tirbench.judge import Limits, Policy, estimate, tau_squared
 from tirbench.selftest.decide import Decision, Evidence, Key, decide
-from tirbench.selftest.readings import SEPARATOR, Record, pair_of
-from tirbench.selftest.trees import BASE, PLANTED
+from tirbench.selftest.readings import BASE, SEPARATOR, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +74,7 @@ def tried(records: Sequence[Record], policy: Policy) -> list[Tried]:
             Tried(
                 decision=one,
                 midmean_us=row["midmean_us"],
-                truth=truths.get((one.key.run, one.key.row, one.key.sequence))
-                if one.key.planted
-                else None,
+                truth=truths.get(one.key),
                 gpu_s=_gpu_s(one, costs),
                 screened=limits.flags(screening),
             )
@@ -112,36 +109,33 @@ def _gpu_s(one: Decision, costs: Mapping[tuple[str, str, int, int, str], float])
     return total / len(sides)
 
 
-def _truths(
-    records: Iterable[Record], rows: Mapping[tuple[str, str], Record]
-) -> dict[tuple[str, str, int], float]:
+def _truths(records: Iterable[Record], rows: Mapping[tuple[str, str], Record]) -> dict[Key, float]:
     """How much slower a planted row is, by everything that was measured of it in other virtual runs.
 
     A virtual run's own readings must not say what it should have found. Runs in which the row had the
     same strength count together, each placement alike.
     """
-    found: dict[tuple[str, int], dict[tuple[str, int], dict[int, float]]] = {}
+    found: dict[tuple[str, str, int], dict[Key, dict[int, float]]] = {}
     for one in records:
         if one["type"] != "reading" or (row := rows.get((one["run"], one["row"]))) is None:
             continue
-        if values := one["pairs"].get(pair_of(BASE, PLANTED)):
-            of_strength = found.setdefault((one["row"], row["strength"]), {})
-            of_run = of_strength.setdefault((one["run"], one["sequence"]), {})
-            of_run[one["placement"]] = values[0]
+        for pair, values in one["pairs"].items():
+            key = Key(one["run"], one["row"], one["sequence"], pair)
+            if key.planted:
+                alike = found.setdefault((one["row"], pair, row["strength"]), {})
+                alike.setdefault(key, {})[one["placement"]] = values[0]
     return {
-        (run, row, sequence): math.expm1(effect)
-        for (row, _), of_strength in found.items()
-        for run, sequence in of_strength
-        if (effect := _without(of_strength, (run, sequence))) is not None
+        key: math.expm1(effect)
+        for alike in found.values()
+        for key in alike
+        if (effect := _without(alike, key)) is not None
     }
 
 
-def _without(
-    of_strength: Mapping[tuple[str, int], Mapping[int, float]], own: tuple[str, int]
-) -> float | None:
+def _without(alike: Mapping[Key, Mapping[int, float]], own: Key) -> float | None:
     """The mean log-ratio of all virtual runs but one."""
     others: dict[int, list[float]] = defaultdict(list)
-    for virtual, placements in of_strength.items():
-        for placement, value in placements.items() if virtual != own else ():
+    for key, placements in alike.items():
+        for placement, value in placements.items() if key != own else ():
             others[placement].append(value)
     return statistics.fmean(map(statistics.fmean, others.values())) if others else None

@@ -1,9 +1,12 @@
 """A slowdown as a revision of a kernel file: one argument and one statement more.
 
-The statement has a program do so many dependent multiply-adds before its work: instructions that a real
-regression could have added. Nothing can remove them: their number is not known to the compiler, and their
-result decides over a trap that no number of steps below 2³² - 1 reaches. What it costs is never computed from
-the count; it is measured.
+The statement has the first programs of a grid do so many dependent multiply-adds before their work:
+instructions that a real regression could have added. Nothing can remove them: their number is not known to
+the compiler, and their result decides over a trap that no number of steps below 2³² - 1 reaches. What it
+costs is never computed from the count; it is measured.
+
+With the fewest steps it is the same machine code, launched with another number: a base that differs from the
+slower launch in nothing but the delay.
 """
 
 from __future__ import annotations
@@ -17,20 +20,23 @@ from tirbench.errors import UsageError
 ARGUMENT: Final = "tirbench_delay"
 """As `harness.planting.ARGUMENT`, which needs torch."""
 
-# x ← 1664525·x + 1013904223 (Numerical Recipes) runs through all 2³² values; from 1, 615934122 comes last.
+# The upper half of the argument says how many programs wait, counted from the first as the device starts
+# them; the lower half for how many steps. x ← 1664525·x + 1013904223 (Numerical Recipes) runs through all
+# 2³² values; from 1, 615934122 comes last. Every step has a branch of its own: a plain loop is unrolled by
+# four and has a remainder, in which one step more may take less time.
+STEP: Final = "mad.lo.u32 x, x, 1664525, 1013904223; setp.le.u32 p, n, {}; @p bra DONE; "
+STEPS: Final = 8
 PTX: Final = (
-    "{ .reg .pred p; .reg .s32 n; .reg .u32 x, a, b; mov.b32 n, $1; setp.ge.s32 p, n, 0; @p bra GO; "
-    "mov.u32 a, %ctaid.x; mov.u32 b, %nctaid.x; sub.u32 b, b, 1; setp.ne.u32 p, a, b; @p bra END; "
-    "mov.u32 a, %ctaid.y; mov.u32 b, %nctaid.y; sub.u32 b, b, 1; setp.ne.u32 p, a, b; @p bra END; "
-    "mov.u32 a, %ctaid.z; mov.u32 b, %nctaid.z; sub.u32 b, b, 1; setp.ne.u32 p, a, b; @p bra END; "
-    "neg.s32 n, n; "
-    "GO: mov.u32 x, 1; "
-    "LOOP: setp.le.s32 p, n, 0; @p bra DONE; mad.lo.u32 x, x, 1664525, 1013904223; "
-    "sub.s32 n, n, 1; bra LOOP; "
+    "{ .reg .pred p; .reg .u32 n, x, a, b, c; mov.b32 n, $1; shr.u32 c, n, 16; and.b32 n, n, 65535; "
+    "mov.u32 a, %ctaid.z; mov.u32 b, %nctaid.y; mul.lo.u32 a, a, b; mov.u32 b, %ctaid.y; add.u32 a, a, b; "
+    "mov.u32 b, %nctaid.x; mul.lo.u32 a, a, b; mov.u32 b, %ctaid.x; add.u32 a, a, b; "
+    "setp.ge.u32 p, a, c; @p bra END; mov.u32 x, 1; "
+    f"LOOP: {''.join(STEP.format(number) for number in range(1, STEPS + 1))}"
+    f"sub.u32 n, n, {STEPS}; bra.uni LOOP; "
     "DONE: setp.eq.u32 p, x, 615934122; @p trap; "
     "END: mov.b32 $0, 0; }"
 )
-"""Negative: the last program of the grid alone; positive: every program."""
+"""As `harness.planting.packed` writes the argument."""
 
 
 def planted(text: str, names: Iterable[str]) -> str:

@@ -18,6 +18,15 @@ Record: TypeAlias = "dict[str, Any]"
 SEPARATOR = "~"
 """Between the sides of a pair."""
 
+BASE = "base"
+"""The files as they are."""
+
+QUIET = "quiet"
+"""Kernels that can be delayed, launched without a delay."""
+
+PLANTED = "planted"
+"""The same files as those of `QUIET`, launched with a delay."""
+
 
 @dataclass(slots=True)
 class Writer:
@@ -69,11 +78,16 @@ def pair_of(base: str, head: str) -> str:
     return f"{base}{SEPARATOR}{head}"
 
 
-def pairs_of(sides: Sequence[str], planted: str) -> list[tuple[str, str]]:
-    """The pairs of a sequence: any two loads of the same files; base and the planted side."""
-    loads = [side for side in sides if side != planted]
+def pairs_of(sides: Sequence[str]) -> list[tuple[str, str]]:
+    """The pairs of a sequence: any two loads of the same files; the slower side against two others.
+
+    Against `QUIET` nothing but the delay differs; against `BASE` the machine code does, too.
+    """
+    loads = [side for side in sides if side not in {QUIET, PLANTED}]
     found = [(one, other) for index, one in enumerate(loads) for other in loads[index + 1 :]]
-    return [*found, (loads[0], planted)] if planted in sides else found
+    if PLANTED in sides:
+        found += [(side, PLANTED) for side in (QUIET, BASE) if side in sides]
+    return found
 
 
 def read_logs(placement: int, base: Sequence[float], head: Sequence[float]) -> PairReading:

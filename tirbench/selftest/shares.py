@@ -13,11 +13,14 @@ from tirbench.calls import CALLS
 from tirbench.judge import lower_bound, upper_bound
 from tirbench.selftest.outcomes import Tried
 
-AIMED: Final = (0.009, 0.013)
+AIMED: Final = (0.009, 0.011)
 """True sizes that count as +1 %."""
 
-BINS: Final = ((0.0, 0.007), (0.007, 0.009), AIMED, (0.013, 0.02), (0.02, math.inf))
-"""True sizes of planted slowdowns, relative."""
+AT_LEAST: Final = (0.01, math.inf)
+"""What a threshold of 1 % is for."""
+
+BINS: Final = ((0.0, 0.007), (0.007, 0.009), AIMED, (0.011, 0.015), (0.015, math.inf), AT_LEAST)
+"""True sizes of planted slowdowns, relative; the last one holds parts of others once more."""
 
 ALL: Final = "all"
 

@@ -1,10 +1,10 @@
-"""The trees of a self-test: copies of the project, of which one holds slower kernels."""
+"""The trees of a self-test: copies of the project, of which two hold kernels that can be delayed."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,10 +18,10 @@ from tirbench.reading import Reading, read
 from tirbench.selection import Chosen, Selection
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.plant import launched, planted
+from tirbench.selftest.readings import BASE, PLANTED, QUIET
 from tirbench.store import revisions, write
 
-BASE: Final = "base"
-PLANTED: Final = "planted"
+NOT_ASKED: Final = "not asked for"
 
 LEFT: Final = shutil.ignore_patterns(".*", "__pycache__", "node_modules", "build", "dist")
 """What no tree needs, where git does not say what belongs to the project."""
@@ -35,12 +35,14 @@ class TrialRow:
         source: digest of what a person wrote of it.
         slower_than: T of the workload.
         unplanted: why no slowdown is planted in it; empty where one is.
+        kinds: what it launches.
     """
 
     row: Row
     source: str
     slower_than: float
     unplanted: str
+    kinds: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -65,12 +67,16 @@ class Trees:
 
     def loads(self, count: int) -> tuple[str, ...]:
         """The first sides that load the files as they are."""
-        return tuple(side for side in self.trees if side != PLANTED)[:count]
+        return tuple(side for side in self.trees if side not in {QUIET, PLANTED})[:count]
 
 
 @contextmanager
-def opened(asked: Asked) -> Iterator[Trees]:
+def opened(asked: Asked, *, written: bool = True) -> Iterator[Trees]:
     """Read the workloads, write the trees; they are gone afterwards.
+
+    Args:
+        asked: what is tried.
+        written: whether to write them; without, all of it is only said.
 
     Raises:
         UsageError: a file, glob, list or keyword names nothing, or no row of it is timed here.
@@ -86,18 +92,22 @@ def opened(asked: Asked) -> Iterator[Trees]:
     if not rows:
         raise UsageError("nothing to try: no kernel of these cases is timed on this machine")
     with tempfile.TemporaryDirectory(prefix="tirbench-selftest-") as scratch:
-        folder = Path(scratch)
-        names = (BASE, *(f"twin{number}" for number in range(1, asked.loads)), PLANTED)
+        folder = Path(scratch).resolve()  # as `resolve` names what is below it
+        slower = (QUIET, PLANTED) if asked.planted else ()
+        names = (BASE, *(f"twin{number}" for number in range(1, asked.loads)), *slower)
         trees = {name: folder / name for name in names}
-        for tree in trees.values():
-            _copy(reading.root, tree)
-        if asked.device == "cuda":
-            rows = tuple(_planted(trees[PLANTED], reading, rows))
+        if written:
+            _write(reading.root, trees.values())
+        if slower and asked.device == "cuda":
+            planting = [trees[side] for side in slower] if written else []
+            rows = tuple(_planted(reading, rows, planting))
+        elif not slower:
+            rows = tuple(replace(one, unplanted=NOT_ASKED) for one in rows)
         yield Trees(
             project=reading.root,
             folder=folder,
             trees=trees,
-            harnesses={side: dict(_harnesses(tree, reading)) for side, tree in trees.items()},
+            harnesses=_harnesses(trees, reading) if written else {},
             workloads={chosen.workload.name: chosen.workload for chosen in reading.chosen},
             rows=rows,
         )
@@ -119,6 +129,7 @@ def _rows(reading: Reading, asked: Asked) -> Iterator[TrialRow]:
                             source=digest.source(case, row.implementation, known),
                             slower_than=case.slower_than,
                             unplanted="",
+                            kinds=tuple(s.kind for s in _implementation(case, row).steps),
                         )
 
 
@@ -132,25 +143,33 @@ def _implementation(case: Case, row: Row) -> BoundImplementation:
     return next(one for one in case.implementations if one.name == row.implementation)
 
 
-def _copy(root: Path, tree: Path) -> None:
+def _write(root: Path, trees: Iterable[Path]) -> None:
     """The project's files as they are, and a mark of where it begins."""
+    first, *others = trees
     try:
-        revisions.export_working(root, tree)
+        revisions.export_working(root, first)
     except UsageError:
-        shutil.copytree(root, tree, ignore=LEFT, symlinks=True)
-    (tree / ".tirbench").mkdir(exist_ok=True)
+        shutil.copytree(root, first, ignore=LEFT, symlinks=True)
+    (first / ".tirbench").mkdir(exist_ok=True)
+    for tree in others:
+        shutil.copytree(first, tree, symlinks=True)
 
 
-def _harnesses(tree: Path, reading: Reading) -> Iterator[tuple[str, Path]]:
+def _harnesses(trees: Mapping[str, Path], reading: Reading) -> dict[str, dict[str, Path]]:
+    found: dict[str, dict[str, Path]] = {side: {} for side in trees}
     for chosen in reading.chosen:
         made = pipeline.rendered(chosen)
-        path = tree / ".tirbench" / "harness" / made.name
-        write(path, made.text)
-        yield chosen.workload.name, path
+        for side, tree in trees.items():
+            path = found[side][chosen.workload.name] = tree / ".tirbench" / "harness" / made.name
+            write(path, made.text)
+    return found
 
 
-def _planted(tree: Path, reading: Reading, rows: Iterable[TrialRow]) -> Iterator[TrialRow]:
-    """Make the kernels of a tree ones that can be delayed; rows say which could not."""
+def _planted(
+    reading: Reading, rows: Iterable[TrialRow], trees: Sequence[Path]
+) -> Iterator[TrialRow]:
+    """Make the kernels of trees ones that can be delayed; rows say which could not."""
+    tree = reading.root.resolve()
     by_name = {chosen.workload.name: chosen for chosen in reading.chosen}
     wanted: dict[Path, set[str]] = {}
     targets: dict[str, list[tuple[Path, str]]] = {}
@@ -161,7 +180,9 @@ def _planted(tree: Path, reading: Reading, rows: Iterable[TrialRow]) -> Iterator
     refused: dict[Path, str] = {}
     for path, names in wanted.items():
         with _noting(refused, path):
-            path.write_text(planted(path.read_text(encoding="utf-8"), names), encoding="utf-8")
+            text = planted(path.read_text(encoding="utf-8"), names)
+            for copied in trees:
+                (copied / path.relative_to(tree)).write_text(text, encoding="utf-8")
     for one in rows:
         found = targets[one.key]
         reasons = [refused[path] for path, _ in found if path in refused]
@@ -185,7 +206,7 @@ def _targets(tree: Path, chosen: Chosen, row: Row) -> Iterator[tuple[Path, str]]
     for step in _implementation(case, row).steps:
         file, colon, name = step.target.rpartition(":")
         path = (folder / file).resolve()
-        if not colon or not path.is_file():
+        if not colon or not path.is_file() or not path.is_relative_to(tree):
             continue
         if step.kind == "triton":
             yield path, name

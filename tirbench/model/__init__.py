@@ -1,0 +1,241 @@
+"""The types that pass between the stages: as written, as bound, as measured.
+
+`Workload` is one file as written, with its expressions parsed. `Case` is the same with every axis
+bound: nothing in it is unknown but what only a device or the tensors' contents can tell. `Outcome`
+is what a run says of one implementation of one case; `Run` and `Baseline` are what is kept.
+
+Every type is frozen and holds tuples, so a value can be a key, cross a process and be compared.
+
+A module of this package holds the types of one state; it is imported when one of them is first asked for.
+Making a frozen type costs a third of a millisecond, and `check` needs what is written and bound alone.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tirbench.model.bound import (
+        BoundArguments,
+        BoundCheck,
+        BoundFunction,
+        BoundImplementation,
+        BoundInit,
+        BoundLaunch,
+        BoundOutput,
+        BoundTensor,
+        BoundWork,
+        Case,
+        Harness,
+    )
+    from tirbench.model.judged import (
+        Block,
+        Environment,
+        GateDecision,
+        GateReport,
+        GateRow,
+        GateRule,
+        GateStep,
+        MeasureMore,
+        PairEstimate,
+        PairEvidence,
+        PairMethod,
+        PairPrice,
+        PairQuad,
+        PairReading,
+        PairReport,
+        PairSide,
+        PairWorker,
+        Verdict,
+        VerdictKind,
+        VerdictRule,
+    )
+    from tirbench.model.measured import (
+        Baseline,
+        BuiltAhead,
+        Cause,
+        CodeFacts,
+        Compilation,
+        CompiledSides,
+        CompiledSuite,
+        Estimate,
+        Failed,
+        Finding,
+        Machine,
+        MachineCode,
+        Outcome,
+        PinnedRow,
+        Rates,
+        Roofs,
+        Row,
+        Run,
+        Skipped,
+        Stage,
+        Timed,
+        Verification,
+        Verified,
+        WorkDone,
+        Wrong,
+    )
+    from tirbench.model.reviewed import (
+        Change,
+        CodeChange,
+        Diff,
+        FieldClass,
+        MeasureCause,
+        PinChange,
+        PinProblem,
+        PinVerdict,
+        ToMeasure,
+        Weakening,
+    )
+    from tirbench.model.run import (
+        CaseJob,
+        CompileJob,
+        CompileTarget,
+        Job,
+        Plan,
+    )
+    from tirbench.model.written import (
+        TIMERS,
+        Argument,
+        Arguments,
+        Axis,
+        Check,
+        DeadlineChoice,
+        Function,
+        Gate,
+        Implementation,
+        ImplementationRole,
+        Init,
+        L2Policy,
+        Launch,
+        OutputCheck,
+        Path,
+        Ranks,
+        Regime,
+        Requirements,
+        Skip,
+        Source,
+        Tensor,
+        TensorRole,
+        TimerChoice,
+        TimerName,
+        Work,
+        Workload,
+    )
+
+__all__ = [
+    "TIMERS",
+    "Argument",
+    "Arguments",
+    "Axis",
+    "Baseline",
+    "Block",
+    "BoundArguments",
+    "BoundCheck",
+    "BoundFunction",
+    "BoundImplementation",
+    "BoundInit",
+    "BoundLaunch",
+    "BoundOutput",
+    "BoundTensor",
+    "BoundWork",
+    "BuiltAhead",
+    "Case",
+    "CaseJob",
+    "Cause",
+    "Change",
+    "Check",
+    "CodeChange",
+    "CodeFacts",
+    "Compilation",
+    "CompileJob",
+    "CompileTarget",
+    "CompiledSides",
+    "CompiledSuite",
+    "DeadlineChoice",
+    "Diff",
+    "Environment",
+    "Estimate",
+    "Failed",
+    "FieldClass",
+    "Finding",
+    "Function",
+    "Gate",
+    "GateDecision",
+    "GateReport",
+    "GateRow",
+    "GateRule",
+    "GateStep",
+    "Harness",
+    "Implementation",
+    "ImplementationRole",
+    "Init",
+    "Job",
+    "L2Policy",
+    "Launch",
+    "Machine",
+    "MachineCode",
+    "MeasureCause",
+    "MeasureMore",
+    "Outcome",
+    "OutputCheck",
+    "PairEstimate",
+    "PairEvidence",
+    "PairMethod",
+    "PairPrice",
+    "PairQuad",
+    "PairReading",
+    "PairReport",
+    "PairSide",
+    "PairWorker",
+    "Path",
+    "PinChange",
+    "PinProblem",
+    "PinVerdict",
+    "PinnedRow",
+    "Plan",
+    "Ranks",
+    "Rates",
+    "Regime",
+    "Requirements",
+    "Roofs",
+    "Row",
+    "Run",
+    "Skip",
+    "Skipped",
+    "Source",
+    "Stage",
+    "Tensor",
+    "TensorRole",
+    "Timed",
+    "TimerChoice",
+    "TimerName",
+    "ToMeasure",
+    "Verdict",
+    "VerdictKind",
+    "VerdictRule",
+    "Verification",
+    "Verified",
+    "Weakening",
+    "Work",
+    "WorkDone",
+    "Workload",
+    "Wrong",
+]
+
+PARTS: Final = ("written", "bound", "measured", "run", "judged", "reviewed")
+"""The modules; each imports only what stands before it."""
+
+
+def __getattr__(name: str) -> Any:
+    """A type, from the first module that has it."""
+    if name in __all__:
+        for part in PARTS:
+            found = vars(import_module(f"{__name__}.{part}"))
+            if name in found:
+                globals()[name] = found[name]
+                return found[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
