@@ -104,3 +104,30 @@ def test_a_slow_start_does_not_decide_the_group() -> None:
     timer = timer_of(clock)
     timer.pilot(Call(name="f", launch=launch))
     assert timer._groups["f"] > 100
+
+
+def test_calls_that_are_interleaved_are_timed_in_groups_of_one_size() -> None:
+    clock = Clock()
+    timer = timer_of(clock)
+    calls = [Call(name=name, launch=clock.work(ns)) for name, ns in (("a", 300), ("b", 500))]
+    far = Call(name="far", launch=clock.work(1500))
+    for call in (*calls, far):
+        timer.pilot(call)
+    groups = dict(timer.facts()["group_calls"])  # type: ignore[call-overload]  # facts hold anything
+    assert groups["a"] > groups["b"] > groups["far"]
+    timer.measure(Plan(timed=tuple(Block(call=call, kept=2) for call in (*calls, far))))
+    shared = timer.facts()["group_calls"]
+    assert shared == {**groups, "b": groups["a"]}
+
+
+def test_a_call_that_is_prepared_stays_alone_whatever_it_is_interleaved_with() -> None:
+    clock = Clock()
+    timer = timer_of(clock)
+    free = Call(name="free", launch=clock.work(500))
+    prepared = Call(name="prepared", launch=clock.work(500), prepare=lambda: None)
+    for call in (free, prepared):
+        timer.pilot(call)
+    timer.measure(Plan(timed=tuple(Block(call=call, kept=2) for call in (free, prepared))))
+    groups = dict(timer.facts()["group_calls"])  # type: ignore[call-overload]
+    assert groups["prepared"] == 1
+    assert groups["free"] > 1

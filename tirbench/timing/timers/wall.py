@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tirbench.errors import ImpossibleTime, TimerUnavailable
+from tirbench.timing import schedule
 from tirbench.timing.plan import Call, CallFailed, Pilot, Plan, Record
 from tirbench.timing.steps import blame, kept_flags, launch_untimed, walk
 
@@ -38,7 +39,9 @@ class WallTimer:
     """Times groups of calls on the CPU, with the garbage collector off as in `timeit`.
 
     A sample is the mean over a group, which has one call unless that is too short for the clock.
-    Caches are as the previous call left them: there is no flush.
+    Implementations that are interleaved with each other have groups of one size: reading the clock is part
+    of every sample, and what has half the calls would seem 1 % slower. Caches are as the previous call left
+    them: there is no flush.
 
     Args:
         gpu_is_busy: whether the call that has just returned left work on a GPU; such a call is refused.
@@ -48,6 +51,7 @@ class WallTimer:
     clock_ns: Callable[[], int]
     gpu_is_busy: Callable[[], bool] = lambda: False
     _groups: dict[str, int] = field(default_factory=dict, init=False)
+    _pilots: dict[str, Pilot] = field(default_factory=dict, init=False)
 
     def require(self) -> None:
         """The clock works everywhere."""
@@ -88,11 +92,14 @@ class WallTimer:
             )
         self._groups[call.name] = group
         sample_us = elapsed_ns / 1e3
-        return Pilot(budget_us=sample_us, cycle_us=sample_us, launch_us=sample_us / group)
+        pilot = Pilot(budget_us=sample_us, cycle_us=sample_us, launch_us=sample_us / group)
+        self._pilots[call.name] = pilot
+        return pilot
 
     def measure(self, plan: Plan) -> list[Record]:
         """One sample per launch of the plan, each the mean of its group."""
         samples_us: list[float] = []
+        self._share_groups({block.call.name for block in plan.blocks() if not block.call.prepare})
 
         def launch(call: Call) -> None:
             group = self._groups.get(call.name, 1)
@@ -119,6 +126,16 @@ class WallTimer:
             "definition": "mean wall time of the calls of a group",
             "group_calls": dict(self._groups),
         }
+
+    def _share_groups(self, names: set[str]) -> None:
+        """Give calls that are compared with each other the largest of their groups.
+
+        What must be prepared before every call is in none: its groups are of one.
+        """
+        pilots = {name: pilot for name, pilot in self._pilots.items() if name in names}
+        for together in schedule.groups(pilots):
+            largest = max(self._groups[name] for name in together)
+            self._groups |= dict.fromkeys(together, largest)
 
     def _group_ns(self, call: Call, group: int) -> int:
         """Time so many calls back to back."""
