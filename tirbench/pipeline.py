@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -194,6 +194,7 @@ def pin(
         asked: what the user accepts, and why.
         measure_again: runs rows in fresh workers; called once, where numbers left their bands.
     """
+    _require_known(asked.accept, {chosen.workload.name for chosen in reading.chosen})
     planned = [
         _planned_pin(reading, chosen.workload, run_, tree, asked) for chosen in reading.chosen
     ]
@@ -270,13 +271,25 @@ def only(reading: Reading, rows: Iterable[Row]) -> Reading:
     return replace(reading, chosen=tuple(chosen))
 
 
+def _require_known(keys: Iterable[str], workloads: Collection[str]) -> None:
+    """Refuse a row to accept that is none of the run.
+
+    Raises:
+        UsageError: it is not written as a row, or no workload of the run has that name.
+    """
+    for key in keys:
+        if key.count("/") != 2:
+            raise UsageError(f"--accept {key}: write workload/case/implementation")
+        name = key.partition("/")[0]
+        if name not in workloads:
+            known = ", ".join(sorted(workloads))
+            raise UsageError(f"--accept {key}: the run has no workload {name!r}, but {known}")
+
+
 def _accepted(keys: Iterable[str], workload: str) -> list[tuple[str, str]]:
     """`workload/case/implementation` of `--accept` as row keys of one workload."""
-    parts = [tuple(key.split("/")) for key in keys]
-    for part in parts:
-        if len(part) != 3:
-            raise UsageError(f"--accept {'/'.join(part)}: write workload/case/implementation")
-    return [(part[1], part[2]) for part in parts if part[0] == workload]
+    parts = (key.split("/") for key in keys)
+    return [(case, name) for of, case, name in parts if of == workload]
 
 
 def exit_code(outcomes: Iterable[Outcome], *, invalid: bool) -> int:

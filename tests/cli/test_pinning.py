@@ -73,6 +73,32 @@ def test_pinning_the_same_run_again_changes_nothing(pinned: tuple[Project, Done]
     assert "1 kept" in again.err
 
 
+def test_a_run_is_pinned_from_a_folder_below_the_project(pinned: tuple[Project, Done]) -> None:
+    project, _ = pinned
+    before = baseline(project).read_bytes()
+    below = Project(project.root / "workloads").run("pin", "latest")
+    assert (below.code, below.out) == (0, ""), below.err
+    assert baseline(project).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("n64/steady", "--accept n64/steady: write workload/case/implementation"),
+        (
+            "stady/n64/steady",
+            "--accept stady/n64/steady: the run has no workload 'stady', but steady",
+        ),
+    ],
+)
+def test_accepting_a_row_that_is_none_is_refused(
+    pinned: tuple[Project, Done], row: str, said: str
+) -> None:
+    refused = pinned[0].run("pin", "latest", "--accept", row, "--reason", "known")
+    assert refused.code == 2
+    assert said in refused.err
+
+
 def test_measuring_and_pinning_again_changes_no_committed_byte(
     pinned: tuple[Project, Done],
 ) -> None:

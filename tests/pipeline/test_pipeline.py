@@ -228,7 +228,7 @@ def test_a_place_that_is_known_is_kept(finisher: pipeline.Finisher) -> None:
 def test_a_row_to_accept_is_written_in_full() -> None:
     assert pipeline._accepted(["copy/n1/ours", "move/n1/ours"], "copy") == [("n1", "ours")]
     with pytest.raises(UsageError, match="--accept n1/ours: write workload/case/implementation"):
-        pipeline._accepted(["n1/ours"], "copy")
+        pipeline._require_known(["n1/ours"], {"copy"})
 
 
 # --- Pinned configurations ------------------------------------------------------------------------

@@ -19,14 +19,13 @@ def command(
     run_id: str, accept: tuple[str, ...], reason: str, *, allow_dirty: bool, prune: bool
 ) -> int:
     """Accept a kept run into the baselines: RUN is an id below .tirbench/runs, or latest."""
-    from tirbench import pipeline, store
-    from tirbench.reading import read
-    from tirbench.selection import Selection
+    from tirbench import again, pipeline, store
 
-    kept = store.read_run(shared.root(), run_id)
+    root = shared.root()
+    kept = store.read_run(root, run_id)
     tree = store.Tree(commit=kept.run.commit, dirty=kept.run.dirty)
     store.require_committed(tree, allow_dirty=allow_dirty)
-    reading = read(Selection(files=tuple(kept.workload_paths), select="all"))
+    reading = again.reading_of(root, kept)
     options = pipeline.Options(device=kept.run.machine.kind)
     asked = pipeline.PinOptions(allow_dirty=allow_dirty, accept=accept, reason=reason, prune=prune)
     measuring.pin(reading, kept, asked, options, tree)
