@@ -357,3 +357,12 @@ def test_a_run_without_times_has_no_legend_for_them(run: Run) -> None:
     rest = tuple(outcome for outcome in run.outcomes if not isinstance(outcome, Timed))
     shown = terminal.render(replace(run, outcomes=rest), terminal.Look())
     assert "below 1 is faster" not in shown
+
+
+def test_the_word_for_a_failure_is_said_once(run: Run) -> None:
+    row = Row(workload="scale", case="n64", implementation="ours", role="kernel")
+    reason = "hung: no progress in 8 s in stage verify"
+    hung = Failed(row=row, stage="verify", reason=reason, cause="hung")
+    text = report.render(replace(run, outcomes=(hung,)), "text", width=120)
+    assert "hung: scale/ours in verify (n64): no progress in 8 s in stage verify\n" in text
+    assert "hung: no progress" not in text

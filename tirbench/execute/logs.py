@@ -16,6 +16,14 @@ KEPT_BYTES: Final = 512 << 10
 TAIL_BYTES: Final = 8 << 10
 TAIL_LINES: Final = 30
 
+_TRACE: Final = "(most recent call first):"
+_FRAME: Final = '  File "'
+_RUNNER: Final = re.compile(
+    r'  File "(?:[^"]*\btirbench/(?:harness|execute)/[^"]*|<string>)", line '
+)
+"""A frame of what runs every case: it stands below all that is of interest."""
+_MODULES: Final = "Extension modules: "
+
 
 def log_path(folder: Path, workload: str, case: str) -> Path:
     """Where the log of a case lies: `<folder>/<workload>/<case>.log`; the folder is made."""
@@ -53,7 +61,36 @@ def tail(path: Path) -> str:
         return ""
     lines = text.rstrip().splitlines()
     last = max((i for i, line in enumerate(lines) if line.startswith("--- ")), default=-1)
-    return "\n".join(lines[last + 1 :][-TAIL_LINES:])
+    return "\n".join(_of_interest(lines[last + 1 :])[-TAIL_LINES:])
+
+
+def _of_interest(lines: list[str]) -> list[str]:
+    """Without the foot of the fault handler's traces, which are the same for every kernel.
+
+    The fault handler writes the innermost frame first: the end of a trace is where nobody looks.
+    """
+    kept: list[str] = []
+    in_trace = False
+    for line in lines:
+        if in_trace and not line.startswith(_FRAME):
+            _cut_foot(kept)
+        in_trace = line.endswith(_TRACE) or (in_trace and line.startswith(_FRAME))
+        if not line.startswith(_MODULES):
+            kept.append(line)
+    if in_trace:
+        _cut_foot(kept)
+    while kept and not kept[-1]:
+        del kept[-1]
+    return kept
+
+
+def _cut_foot(kept: list[str]) -> None:
+    """Take the runner's frames off the end, unless the trace has no others."""
+    at = len(kept)
+    while _RUNNER.match(kept[at - 1]):
+        at -= 1
+    if not kept[at - 1].endswith(_TRACE):
+        del kept[at:]
 
 
 def bound(path: Path, max_bytes: int = MAX_BYTES, kept_bytes: int = KEPT_BYTES) -> bool:

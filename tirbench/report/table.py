@@ -246,7 +246,7 @@ def _cells(outcome: Outcome, reference_us: dict[str, float]) -> dict[str, str]:
         case Wrong():
             return {"verified": "wrong", "notes": outcome.reason}
         case Failed():
-            return {"verified": word(outcome), "notes": f"{outcome.stage}: {outcome.reason}"}
+            return {"verified": word(outcome), "notes": f"{outcome.stage}: {_reason(outcome)}"}
         case Skipped():
             return {"verified": "skipped", "notes": outcome.reason}
 
@@ -284,13 +284,18 @@ def _rates(outcome: Timed) -> dict[str, str]:
     return cells
 
 
+def _reason(outcome: Wrong | Failed) -> str:
+    """Why, behind the word for it, which is not said twice."""
+    return outcome.reason.removeprefix(f"{word(outcome)}: ")
+
+
 def _trouble(group: list[Wrong | Failed]) -> Trouble:
     first = group[0]
     return Trouble(
         word=word(first),
         implementation=f"{first.row.workload}/{first.row.implementation}",
         cases=tuple(outcome.row.case for outcome in group),
-        reason=first.reason,
+        reason=_reason(first),
         stage=first.stage,
         place=first.place if isinstance(first, Failed) else "",
         detail=first.detail if isinstance(first, Failed) else "",
