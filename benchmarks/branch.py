@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 DEFAULT_FILES: Final = {
     "cuda": (
-        "workloads/matmul.toml::m[25]*",
-        "workloads/vector_add.toml::n[46]*",
+        "workloads/matmul.toml::m2048*",
+        "workloads/vector_add.toml::n4*",
         "workloads/softmax.toml::r4096_c4096_*",
         "workloads/rmsnorm.toml::h4096_r2048_*",
         "workloads/silu_and_mul.toml::w14336_r1024_*",
@@ -277,14 +277,11 @@ class Proof:
         verdict, line = self._named(compared)
         if said.code != 1:
             verdict = "NOT AS EXPECTED"
-        sizes = ", ".join(
-            f"{key} {100 * one.slower:+.2f} ± {100 * one.half_width:.2f} %"
-            for key, one in self.truth.items()
-        )
         return Step(
             name="ab main, planted",
             expected="exit 1: the rows of the planted kernel are slower, and nothing else is named",
-            said=f"exit {said.code}: {line}; true size (ab --resolve {RESOLVE[self.device]}): {sizes}",
+            said=f"exit {said.code}: {line}; true size (ab --resolve {RESOLVE[self.device]}): "
+            f"{_sizes(self.truth)}",
             verdict=verdict,
             commands=[truth, said],
             facts={
@@ -303,7 +300,9 @@ class Proof:
     def _measured(self, strength: int) -> Effects:
         self._plant("tried", strength)
         report = pair_report(self.ab("main", files=self.own_files()))
-        return {} if report is None else effects_of(report.verdicts, self.plant)
+        effects = {} if report is None else effects_of(report.verdicts, self.plant)
+        print(f"          strength {strength}: {_sizes(effects)}", file=sys.stderr, flush=True)
+        return effects
 
     def _named(self, report: PairReport | None) -> tuple[Verdict, str]:
         """Whether the verdicts are those that the true sizes ask for."""
@@ -350,6 +349,14 @@ class Proof:
             verdict=_verdict(right),
             commands=[said],
         )
+
+
+def _sizes(effects: Effects) -> str:
+    """Row by row, with intervals."""
+    return ", ".join(
+        f"{key} {100 * one.slower:+.2f} ± {100 * one.half_width:.2f} %"
+        for key, one in effects.items()
+    )
 
 
 def _stronger(known: dict[int, float], wanted: float, plant: Plant) -> int:

@@ -206,14 +206,13 @@ should be, by as much as false alarms come together; `disjoint` counts only pair
 of them takes long, fewer are measured together: pairs of quick rows are many, and classes are told apart for
 that. τ is pooled, as in `ab`, over the rows of one virtual run of the suite.
 
-**Planted slowdowns** are real: two trees have kernels with one argument and one statement more, by which the
-programs that the device starts at once do so many dependent multiply-adds before their work. `planted` is
-launched so that this takes about 1 % of the launch, `quiet` so that no program waits. `quiet~planted` are two
-loads of the same machine code that differ in the delay alone; `base~planted` differ in their machine code,
-too, by which `quiet` may be slower or faster than `base`. How many steps make 1 % is foretold from a slope
-that is measured before. The true size of each is then the mean over all other sequences of the row, its own
-left out, whatever it was meant to be. Both pairs of a sequence are decisions, and share a side. Only Triton
-kernels are planted in."""
+**Planted slowdowns** are real: three trees have kernels with one argument and one statement more, by which
+the programs that the device starts at once do so many dependent multiply-adds before their work. `planted` is
+launched so that this takes about 1 % of the launch, `quiet` and `quiet2` so that no program waits: the three
+are loads of the same machine code, which is why the quiet ones are a pair of equal code, and either of them
+against `planted` is a decision about a slowdown; these two share a side. How many steps make 1 % is foretold
+from a slope that is measured before. The true size is then the mean over all other virtual runs of the row,
+its own left out, whatever it was meant to be. Only Triton kernels are planted in."""
 
 
 def markdown(document: Mapping[str, Any], found: selftest.Tally) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tirbench.selftest.readings import PLANTED, QUIET, Record, pair_of, pairs_of
+from tirbench.selftest.readings import DELAYED, PLANTED, Record, pair_of, pairs_of
 
 LOADS = ("base", "twin1", "twin2", "twin3")
 
@@ -141,7 +141,7 @@ def virtual_run(
 ) -> list[Record]:
     """Readings of every row with this noise of a side; `planted` is the log-ratio of the delayed side."""
     rng = random.Random(f"{seed} {sequence} {run}")  # noqa: S311 - a simulation
-    sides = LOADS if planted is None else (*LOADS, QUIET, PLANTED)
+    sides = LOADS if planted is None else (*LOADS, *DELAYED)
     return [
         reading_record(
             row,

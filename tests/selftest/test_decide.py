@@ -25,11 +25,12 @@ def kinds(records: list[Record], *, planted: bool) -> Counter[str]:
     return Counter(one.kind for one in decided(records) if one.key.planted == planted)
 
 
-def test_any_two_loads_are_a_pair_and_the_planted_side_is_held_against_two_others() -> None:
-    assert pairs_of(("base", "twin1", "quiet", "planted")) == [
+def test_any_two_loads_are_a_pair_and_the_planted_side_is_held_against_two_quiet_ones() -> None:
+    assert pairs_of(("base", "twin1", "quiet", "quiet2", "planted")) == [
         ("base", "twin1"),
+        ("quiet", "quiet2"),
         ("quiet", "planted"),
-        ("base", "planted"),
+        ("quiet2", "planted"),
     ]
     assert pairs_of(("quiet", "planted")) == [("quiet", "planted")]
     assert len(pairs_of(("base", "twin1", "twin2", "twin3"))) == 6
@@ -69,7 +70,7 @@ def test_a_planted_slowdown_is_slower_once_fresh_workers_have_seen_it() -> None:
     assert all(isinstance(one, MeasureMore) and one.stage == "confirm" for one in asked)
     fresh = virtual_run(ROWS, 0, planted=0.01, placements=range(5, 10), seed=2)
     assert kinds(first + fresh, planted=True) == {"slower": 12}
-    assert kinds(first + fresh, planted=False) == {"same": 36}
+    assert kinds(first + fresh, planted=False) == {"same": 42}
 
 
 def test_what_fresh_workers_do_not_see_again_is_no_verdict() -> None:

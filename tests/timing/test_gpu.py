@@ -105,8 +105,11 @@ def test_two_kernels_are_both_counted(add: Callable[[], object]) -> None:
 
 
 def test_graphs_and_calls_agree_on_the_time_of_a_kernel(add: Callable[[], object]) -> None:
-    by_graph = bench({"f": add}, timer="cudagraph_proton", regime="burst", **QUICK)
-    by_call = bench({"f": add}, timer="proton", regime="burst", **QUICK)
+    # One call in twenty takes a third longer. A mean of 50 moves by 2 % with how many of them are in it,
+    # and graphs read 2 % less by themselves.
+    enough: dict[str, Any] = {**QUICK, "calls": 400}
+    by_graph = bench({"f": add}, timer="cudagraph_proton", regime="burst", **enough)
+    by_call = bench({"f": add}, timer="proton", regime="burst", **enough)
     assert by_graph["impls"]["f"] == pytest.approx(by_call["impls"]["f"], rel=0.05)
 
 

@@ -1,7 +1,7 @@
 """Many comparisons of equal code, and of planted slowdowns, in one worker: what `selftest` runs.
 
-A worker holds several loads of the files of one tree and, where a slowdown can be planted, two loads of files
-whose kernels can be delayed: one is launched without a delay, the other with one. For one placement seed all
+A worker holds several loads of the files of one tree and, where a slowdown can be planted, three loads of
+files whose kernels can be delayed: two are launched without a delay, one with it. For one placement seed all
 are opened on one arena and built; then sequence after sequence of sub-blocks in balanced order is measured by
 the protocol of `ab` (`pairs.bench_arms`). Any two arms of a sequence are a pair as `ab` would measure it.
 """
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from tirbench.tensors import Computed, Tensor, Tensors
 
 QUIET: Final = "quiet"
-"""The side whose kernels can be delayed, and are not."""
+"""The side whose kernels can be delayed, and are not; there is another one like it."""
 
 PLANTED: Final = "planted"
 """The side whose kernels are slower."""
 
-DELAYED: Final = (QUIET, PLANTED)
+DELAYED: Final = (QUIET, "quiet2", PLANTED)
 
 TARGET: Final = math.log(1.01)
 
@@ -349,7 +349,7 @@ class TrialCase(SidesOfCase):
         none: dict[str, Any] = {"strength": None, "unplanted": self._unplanted.get(name, "")}
         if PLANTED not in self.rows[name].sides or none["unplanted"]:
             return none
-        if not self._delays or any(name not in sides[side].launches for side in DELAYED):
+        if not self._delays or any(name not in sides[side].launches for side in (QUIET, PLANTED)):
             return {**none, "unplanted": "no kernel of it asks for its delay"}
         offsets: list[float] = []
 

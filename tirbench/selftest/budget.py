@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.learnt import WORKER_S, Known
-from tirbench.selftest.readings import BASE, PLANTED, QUIET, pairs_of
+from tirbench.selftest.readings import BASE, DELAYED, PLANTED, pairs_of
 from tirbench.selftest.trees import Trees
 
 PLANNED: Final = 0.95
@@ -21,11 +21,6 @@ FIRST: Final = 3
 
 EXTENDED: Final = {"cuda": 0.1, "cpu": 1.0}
 """What equal code asks for beyond screening, as a share of it: on a CPU nearly every row is too noisy."""
-
-DELAYED: Final = (QUIET, PLANTED)
-
-CONFIRMED: Final = (BASE, *DELAYED)
-"""Whom a planted slowdown is measured against, and itself: fresh workers measure all of them."""
 
 BASE_SEED: Final = 0
 """Placement seeds from here on screen; what is asked for beyond that has later ones."""
@@ -139,7 +134,7 @@ class Budget:
             return [(number, loads)]
         if most > len(DELAYED) + 1:
             return [(number, (*loads[: most - len(DELAYED)], *DELAYED))]
-        return [(number, loads[:2]), (number, DELAYED)]  # all do not fit into one burst
+        return [(number, loads[:2]), (number, DELAYED[-most:])]  # all do not fit into one burst
 
     def _most(self, known: Known) -> int:
         """Sides of one sequence."""
@@ -189,7 +184,7 @@ class Budget:
         total = EXTENDED[self.asked.device] * self._screening(batch) + self._workers(planted)
         for key, count in planted.items():
             known = self.known[key]
-            arms = min(len(CONFIRMED), self._most(known))
+            arms = min(len(DELAYED), self._most(known))
             one_s = known.seconds(arms * count, count) + (arms - 1) * known.build_s
             total += self.asked.workers * one_s
         return total

@@ -23,7 +23,7 @@ from tirbench.selftest.learnt import Known, remembered
 from tirbench.selftest.readings import (
     BASE,
     PLANTED,
-    QUIET,
+    QUIETS,
     SEPARATOR,
     Record,
     Writer,
@@ -144,7 +144,7 @@ class Engine:
         for one in self.trees.rows:
             if one.key not in known:
                 # The planted side comes first of the two, as what it compiles the other one loads.
-                sides = (BASE, PLANTED, QUIET) if not one.unplanted else self.trees.loads(2)
+                sides = (BASE, PLANTED, QUIETS[0]) if not one.unplanted else self.trees.loads(2)
                 row = {"sides": sides, "calibrate": True, "sequences": []}
                 todo[one.row.workload][one.key] = row
         tasks = [

@@ -11,9 +11,9 @@ from typing import Final
 from tirbench import store
 from tirbench.calls import LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US, calls_for
 from tirbench.selftest.ask import Asked
-from tirbench.selftest.budget import CONFIRMED, PLANNED, Batch, Budget
+from tirbench.selftest.budget import PLANNED, Batch, Budget
 from tirbench.selftest.learnt import BURST_US, COSTLY_S, WORKER_S, Known
-from tirbench.selftest.readings import PLANTED, pairs_of
+from tirbench.selftest.readings import DELAYED, PLANTED, pairs_of
 from tirbench.selftest.shares import classes
 from tirbench.selftest.tables import Table
 from tirbench.selftest.trees import Trees, TrialRow, opened
@@ -188,7 +188,7 @@ def _known(one: TrialRow, midmean_us: float, asked: Asked) -> Known:
 def _calibrate_s(known: Known) -> float:
     """One row for the first time: its kernels are compiled as they are, and so that they can be delayed."""
     once, more = CALIBRATED_ARMS
-    arms = once + (more if known.strength is not None else len(CONFIRMED) - 1)
+    arms = once + (more if known.strength is not None else len(DELAYED) - 1)
     compiled = COMPILE_S * (2 if known.strength is not None else 1)
     return compiled + known.seconds(arms, len(CALIBRATED_ARMS)) + known.build_s
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tirbench.judge import Limits, Policy, estimate, tau_squared
 from tirbench.selftest.decide import Decision, Evidence, Key, decide
-from tirbench.selftest.readings import BASE, SEPARATOR, Record
+from tirbench.selftest.readings import BASE, QUIETS, SEPARATOR, Record, pair_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,8 @@ class Tried:
     @property
     def disjoint(self) -> bool:
         """Whether it is one of those that share no load with each other."""
+        if self.key.pair == pair_of(*QUIETS):
+            return True
         sides = self.key.pair.split(SEPARATOR)
         numbers = [0 if side == BASE else int(side.removeprefix("twin")) for side in sides]
         return numbers[0] % 2 == 0 and numbers[1] == numbers[0] + 1
@@ -113,16 +115,16 @@ def _truths(records: Iterable[Record], rows: Mapping[tuple[str, str], Record]) -
     """How much slower a planted row is, by everything that was measured of it in other virtual runs.
 
     A virtual run's own readings must not say what it should have found. Runs in which the row had the
-    same strength count together, each placement alike.
+    same strength count together, each placement alike, against either of the quiet sides.
     """
-    found: dict[tuple[str, str, int], dict[Key, dict[int, float]]] = {}
+    found: dict[tuple[str, int], dict[Key, dict[int, float]]] = {}
     for one in records:
         if one["type"] != "reading" or (row := rows.get((one["run"], one["row"]))) is None:
             continue
         for pair, values in one["pairs"].items():
             key = Key(one["run"], one["row"], one["sequence"], pair)
             if key.planted:
-                alike = found.setdefault((one["row"], pair, row["strength"]), {})
+                alike = found.setdefault((one["row"], row["strength"]), {})
                 alike.setdefault(key, {})[one["placement"]] = values[0]
     return {
         key: math.expm1(effect)
@@ -136,6 +138,7 @@ def _without(alike: Mapping[Key, Mapping[int, float]], own: Key) -> float | None
     """The mean log-ratio of all virtual runs but one."""
     others: dict[int, list[float]] = defaultdict(list)
     for key, placements in alike.items():
-        for placement, value in placements.items() if key != own else ():
+        is_own = (key.run, key.sequence) == (own.run, own.sequence)
+        for placement, value in () if is_own else placements.items():
             others[placement].append(value)
     return statistics.fmean(map(statistics.fmean, others.values())) if others else None

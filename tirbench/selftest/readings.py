@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import threading
@@ -21,11 +22,14 @@ SEPARATOR = "~"
 BASE = "base"
 """The files as they are."""
 
-QUIET = "quiet"
-"""Kernels that can be delayed, launched without a delay."""
+QUIETS = ("quiet", "quiet2")
+"""Two loads of kernels that can be delayed, launched without a delay."""
 
 PLANTED = "planted"
-"""The same files as those of `QUIET`, launched with a delay."""
+"""The same files as those of `QUIETS`, launched with a delay."""
+
+DELAYED = (*QUIETS, PLANTED)
+"""The sides whose kernels can be delayed."""
 
 
 @dataclass(slots=True)
@@ -79,14 +83,16 @@ def pair_of(base: str, head: str) -> str:
 
 
 def pairs_of(sides: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs of a sequence: any two loads of the same files; the slower side against two others.
+    """The pairs of a sequence: any two loads of equal code; the slower side against the two quiet ones.
 
-    Against `QUIET` nothing but the delay differs; against `BASE` the machine code does, too.
+    Against those nothing but the delay differs. Against a load of the files as they are the machine code
+    would, too, and a slowdown would have whatever size that makes of it.
     """
-    loads = [side for side in sides if side not in {QUIET, PLANTED}]
-    found = [(one, other) for index, one in enumerate(loads) for other in loads[index + 1 :]]
+    loads = [side for side in sides if side not in DELAYED]
+    quiets = [side for side in sides if side in QUIETS]
+    found = [*itertools.combinations(loads, 2), *itertools.combinations(quiets, 2)]
     if PLANTED in sides:
-        found += [(side, PLANTED) for side in (QUIET, BASE) if side in sides]
+        found += [(side, PLANTED) for side in quiets]
     return found
 
 

@@ -13,13 +13,20 @@ from tirbench.calls import CALLS
 from tirbench.judge import lower_bound, upper_bound
 from tirbench.selftest.outcomes import Tried
 
-AIMED: Final = (0.009, 0.011)
-"""True sizes that count as +1 %."""
+AIMED: Final = (0.0085, 0.0115)
+"""True sizes that count as +1 %: one itself is known to a twentieth of that by a few virtual runs."""
 
 AT_LEAST: Final = (0.01, math.inf)
 """What a threshold of 1 % is for."""
 
-BINS: Final = ((0.0, 0.007), (0.007, 0.009), AIMED, (0.011, 0.015), (0.015, math.inf), AT_LEAST)
+BINS: Final = (
+    (0.0, 0.007),
+    (0.007, AIMED[0]),
+    AIMED,
+    (AIMED[1], 0.015),
+    (0.015, math.inf),
+    AT_LEAST,
+)
 """True sizes of planted slowdowns, relative; the last one holds parts of others once more."""
 
 ALL: Final = "all"

@@ -1,4 +1,4 @@
-"""The trees of a self-test: copies of the project, of which two hold kernels that can be delayed."""
+"""The trees of a self-test: copies of the project, of which three hold kernels that can be delayed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tirbench.reading import Reading, read
 from tirbench.selection import Chosen, Selection
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.plant import launched, planted
-from tirbench.selftest.readings import BASE, PLANTED, QUIET
+from tirbench.selftest.readings import BASE, DELAYED
 from tirbench.store import revisions, write
 
 NOT_ASKED: Final = "not asked for"
@@ -67,7 +67,7 @@ class Trees:
 
     def loads(self, count: int) -> tuple[str, ...]:
         """The first sides that load the files as they are."""
-        return tuple(side for side in self.trees if side not in {QUIET, PLANTED})[:count]
+        return tuple(side for side in self.trees if side not in DELAYED)[:count]
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def opened(asked: Asked, *, written: bool = True) -> Iterator[Trees]:
         raise UsageError("nothing to try: no kernel of these cases is timed on this machine")
     with tempfile.TemporaryDirectory(prefix="tirbench-selftest-") as scratch:
         folder = Path(scratch).resolve()  # as `resolve` names what is below it
-        slower = (QUIET, PLANTED) if asked.planted else ()
+        slower = DELAYED if asked.planted else ()
         names = (BASE, *(f"twin{number}" for number in range(1, asked.loads)), *slower)
         trees = {name: folder / name for name in names}
         if written:
