@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal
 
+from tirbench.launch import imports_of
 from tirbench.model import (
     Baseline,
     BoundImplementation,
@@ -86,9 +87,22 @@ def plan(cases: Iterable[tuple[str, Sequence[Case]]], ask: Ask) -> Planned:
                     plan=ask.plan,
                     cases=tuple(jobs),
                     deadlines=_over(workload.deadlines, ask.deadlines),
+                    imports=_imports(of_workload, jobs),
                 )
             )
     return planned
+
+
+def _imports(cases: Sequence[Case], jobs: Sequence[CaseJob]) -> tuple[str, ...]:
+    """What the rows that are asked for import."""
+    asked = {(row.case, row.implementation) for job in jobs for row in job.rows}
+    return imports_of(
+        step.kind
+        for case in cases
+        for one in case.implementations
+        if (case.id, one.name) in asked
+        for step in one.steps
+    )
 
 
 def _over(below: DeadlineChoice, above: DeadlineChoice) -> DeadlineChoice:
@@ -133,7 +147,10 @@ def _reason(case: Case, item: BoundImplementation, ask: Ask) -> str | None:
     if (skipped := case.skipped or item.skipped) is not None:
         return skipped
     if case.world_size is not None and case.world_size > 1:
-        return f"needs {case.world_size} ranks: start it with torchrun --nproc-per-node {case.world_size}"
+        return (
+            f"needs {case.world_size} ranks, which torchrun starts with what `tirbench compile` writes: "
+            f"torchrun --nproc-per-node {case.world_size} {case.workload.name}.py {case.id}"
+        )
     free = ask.plan.device == "cuda" or ask.explicit
     if not free and not case.selected_by & {"smoke", "cpu"}:
         return NO_GPU

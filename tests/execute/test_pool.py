@@ -53,6 +53,25 @@ def test_a_server_that_never_comes_up_is_not_started_for_every_job(tmp_path: Pat
         sys.path.remove(str(tmp_path))
 
 
+def test_what_a_job_imports_is_imported_once_and_before_its_workers_are_forked(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "takes_long.py").write_text("print('imported', flush=True)")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        with Workers(tmp_path, preload=()) as workers:
+            plan = Plan(device="cpu")
+            imports = ("takes_long", "no_such_module")
+            for names in ((), imports, imports, ()):
+                job = Job(workload="w", harness="w.py", plan=plan, cases=(), imports=names)
+                workers.start(job).kill()
+    finally:
+        sys.path.remove(str(tmp_path))
+    said = (tmp_path / "server-cpu.log").read_text()
+    assert said.count("imported") == 1
+    assert said.count("No module named 'no_such_module'") == 1
+
+
 def test_closing_a_server_leaves_no_process(tmp_path: Path) -> None:
     server = Server(log=tmp_path / "log", environment={}, preload=())
     worker = server.fork(20)

@@ -163,9 +163,11 @@ def test_a_case_of_several_ranks_says_how_it_is_started(cases: tuple[Case, ...])
     ranked = [replace(case, world_size=2) for case in cases if case.id == "n1"]
     planned = plan([("w.py", ranked)], asked("cuda"))
     assert not planned.jobs
-    assert set(answers(planned, "n1").values()) == {
-        "needs 2 ranks: start it with torchrun --nproc-per-node 2"
-    }
+    sentence = (
+        "needs 2 ranks, which torchrun starts with what `tirbench compile` writes: "
+        "torchrun --nproc-per-node 2 w.py n1"
+    )
+    assert set(answers(planned, "n1").values()) == {sentence}
 
 
 def test_a_workload_with_nothing_to_run_starts_no_job(cases: tuple[Case, ...]) -> None:
@@ -216,3 +218,20 @@ def test_tuned_kernels_take_what_is_pinned_unless_asked_to_choose_again(
     jobs = {case.case: case for case in plan([("w.py", cases)], ask).jobs[0].cases}
     assert jobs["n1"].configurations == (() if retune else (("triton", "BLOCK=64"),))
     assert jobs["n3"].configurations == ()
+
+
+def test_a_job_says_what_its_launches_import(tmp_path: Path) -> None:
+    text = TEXT.replace(
+        "[references.cpu_only]",
+        '[kernels.tile]\nkind = "tirx"\ntarget = "ops.py:copy_tile"\nargs = { a = "x", b = "y" }\n'
+        'requires = { device = "cuda" }\n[references.cpu_only]',
+    )
+    (tmp_path / "ops.py").write_text(KERNELS + "\n\ndef copy_tile(a, b):\n    pass\n")
+    path = tmp_path / "w.toml"
+    path.write_text(text)
+    cases = expand(load(path))
+    found = {
+        device: [job.imports for job in plan([("", cases)], Ask(plan=Plan(device=device))).jobs]
+        for device in ("cuda", "cpu")
+    }
+    assert found == {"cuda": [("tvm_tirx.tirx",)], "cpu": [()]}

@@ -14,6 +14,7 @@ from tirbench.comparing.ask import Asked
 from tirbench.comparing.pairing import Arm, Pair
 from tirbench.comparing.sides import Sides
 from tirbench.judge import read_worker
+from tirbench.launch import imports_of
 from tirbench.model import (
     CaseJob,
     CodeFacts,
@@ -189,7 +190,19 @@ class Bench:
                 for case, mine in cases.items()
             ),
             deadlines=side.workloads[workload].deadlines,
+            imports=self._imports(pairs, turn),
         )
+
+    def _imports(self, pairs: Sequence[Pair], turn: tuple[str, ...]) -> tuple[str, ...]:
+        """What the arms of these rows import."""
+        kinds: set[str] = set()
+        for pair in pairs:
+            for side, name in _arms(pair, turn):
+                tree = self.sides.head if side == "head" else self.sides.base
+                case = tree.case(*pair.place)
+                ours = () if case is None else case.implementations
+                kinds.update(step.kind for one in ours if one.name == name for step in one.steps)
+        return imports_of(kinds)
 
     def _spec(
         self, workload: str, placement: int, pairs: Sequence[Pair], turn: tuple[str, ...]

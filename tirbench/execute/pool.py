@@ -175,6 +175,7 @@ class Server:
         *,
         cores: Sequence[int] = (),
         role: Literal["worker", "builder"] = "worker",
+        imports: Sequence[str] = (),
     ) -> Worker:
         """Fork a worker, waiting for the imports of the server if need be.
 
@@ -182,6 +183,7 @@ class Server:
             timeout_s: how long to wait.
             cores: the processors it keeps to; empty for all.
             role: what it obeys: `tirbench.execute.worker` or `builder`.
+            imports: modules that the server imports before, if it has not yet.
 
         Raises:
             MeasurementError: the server died or did not answer in time.
@@ -190,7 +192,7 @@ class Server:
         channel = Channel(ours)
         end = time.monotonic() + timeout_s
         with theirs:
-            message = {"do": "fork", "as": role, "cores": list(cores)}
+            message = {"do": "fork", "as": role, "cores": list(cores), "imports": list(imports)}
             self.tell(message, fds=(theirs.fileno(),))
         self._forked = None
         while self._forked is None:
@@ -309,7 +311,7 @@ class Workers:
             raise self._refused[device]
         server = self.warm(device)
         try:
-            return server.fork(self._start_s, cores=self.cores)
+            return server.fork(self._start_s, cores=self.cores, imports=job.imports)
         except MeasurementError as error:
             if server.imported_s is None:
                 self._refused[device] = error

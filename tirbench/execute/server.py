@@ -21,6 +21,7 @@ import socket
 import time
 import traceback
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -41,10 +42,7 @@ def main(control_fd: int, preload: tuple[str, ...]) -> None:
     control = Channel(socket.socket(fileno=control_fd))
     processes.adopt_orphans()
     started = time.perf_counter()
-    for name in preload:
-        _preload(name)
-    gc.collect()
-    gc.freeze()  # a collection in a worker would otherwise copy every page that is now shared
+    _preload(preload)
     # The interpreter warns of threads that a preloaded library keeps (BLAS pools survive a fork).
     warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
     with suppress(OSError):
@@ -53,8 +51,15 @@ def main(control_fd: int, preload: tuple[str, ...]) -> None:
     os._exit(0)  # taking torch apart would take another 0.2 s
 
 
-def _preload(name: str) -> None:
-    """Import a module; if that fails, in whatever way, the worker that needs it will say so."""
+def _preload(names: Sequence[str]) -> None:
+    """Import modules; if that fails, in whatever way, the worker that needs one will say so."""
+    for name in names:
+        _import(name)
+    gc.collect()
+    gc.freeze()  # a collection in a worker would otherwise copy every page that is now shared
+
+
+def _import(name: str) -> None:
     try:
         importlib.import_module(name)
     except Exception:  # noqa: BLE001 - foreign modules raise what they like
@@ -67,6 +72,7 @@ class _Server:
     def __init__(self, control: Channel) -> None:
         self._control = control
         self._workers: set[int] = set()
+        self._tried: set[str] = set()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -96,12 +102,20 @@ class _Server:
         """Do what the parent asks for: `fork`, `signal` or `kill`; the dead are past both."""
         what, pid = message.get("do"), message.get("pid")
         if what == "fork":
+            self._prepare(message.get("imports", ()))
             self._fork(self._control.fds.pop(0), message)
         elif what == "signal" and pid in self._workers:
             with suppress(ProcessLookupError):
                 os.kill(pid, message["signal"])
         elif what == "kill" and pid in self._workers:
             processes.kill_group(pid)
+
+    def _prepare(self, names: Sequence[str]) -> None:
+        """Import what is asked for the first time; what fails is not tried again for every worker."""
+        new = [name for name in names if name not in self._tried]
+        if new:
+            self._tried.update(new)
+            _preload(new)
 
     def _fork(self, fd: int, message: dict[str, Any]) -> None:
         """Fork one worker or builder, which talks to the parent over `fd`."""

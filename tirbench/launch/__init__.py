@@ -7,7 +7,7 @@ third parties come through the entry-point group `tirbench.launch`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
@@ -68,6 +68,12 @@ def kind_of(name: str) -> Kind:
     return kinds()[name]
 
 
+def imports_of(names: Iterable[str]) -> tuple[str, ...]:
+    """What launches of the kinds with these names import, each once."""
+    found = {module for name in set(names) for module in kind_of(name).imports}
+    return tuple(sorted(found))
+
+
 __all__ = [
     "Kind",
     "Option",
@@ -77,6 +83,7 @@ __all__ = [
     "emit",
     "emit_arguments",
     "emit_tuple",
+    "imports_of",
     "kind_of",
     "kinds",
     "literal",

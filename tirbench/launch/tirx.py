@@ -25,6 +25,7 @@ KIND = Kind(
     closure=True,
     arguments=lambda launch: emit_arguments(launch.args),
     syntax=Syntax(suffix=".py", arguments="named"),
+    imports=("tvm_tirx.tirx",),
 )
 
 
@@ -86,6 +87,9 @@ def compiled(function: Any, arch: str | None) -> tuple[Any, Callable[..., None]]
         os.environ.setdefault("TVM_NUM_THREADS", str(torch.get_num_threads()))
         target = {"kind": "llvm", "mcpu": llvm.get_system_cpu()}
     else:
+        from tirbench.launch import cubins
+
+        cubins.keep()
         target = {"kind": "cuda", "arch": arch}
     executable = tirx.compile(function, target=target)
     return executable, executable[str(function.attrs["global_symbol"])]

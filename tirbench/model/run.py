@@ -45,7 +45,8 @@ class CaseJob:
 class Job:
     """One harness to run in one worker: all cases of one workload that share a plan.
 
-    `deadlines` are those of the workload, with what the command line says instead.
+    `deadlines` are those of the workload, with what the command line says instead; `imports` are modules
+    that its launches need and that take long to import.
     """
 
     workload: str
@@ -53,6 +54,7 @@ class Job:
     plan: Plan
     cases: tuple[CaseJob, ...]
     deadlines: DeadlineChoice = field(default_factory=DeadlineChoice)
+    imports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.errors import MeasurementError
 from tirbench.judge import Policy
+from tirbench.launch import imports_of
 from tirbench.model import CaseJob, Failed, Job, Machine, MeasureMore, Outcome, Plan, Timed
 from tirbench.selftest import lanes
 from tirbench.selftest.ask import Asked
@@ -308,6 +309,7 @@ class Engine:
                 CaseJob(case=case, rows=tuple(one.row for one in of)) for case, of in cases.items()
             ),
             deadlines=self.trees.workloads[workload].deadlines,
+            imports=imports_of(kind for one in mine for kind in one.kinds),
         )
 
     def _of_sides(
