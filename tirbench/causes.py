@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from tirbench import again, digest, store
 from tirbench.averages import midmean
 from tirbench.errors import UsageError
-from tirbench.gating import Pins, commit_of_pin, gate_run
+from tirbench.gating import Pins, commit_of_pin, gate_run, reports
 from tirbench.judge.gate import ENVIRONMENT_ROWS, ENVIRONMENT_SHIFT
-from tirbench.model import CodeFacts, Environment, PinnedRow, Run, Timed
+from tirbench.model import CodeFacts, Environment, PinnedRow, Run, SessionReport, Timed
 from tirbench.store import revisions
 from tirbench.store.baseline import parse_baseline
 
@@ -132,6 +132,31 @@ def _parts(name: str) -> tuple[str, str, str | None]:
     if len(parts) not in {2, 3} or not all(parts):
         raise UsageError(f"{name}: write workload/case or workload/case/implementation")
     return parts[0], parts[1], parts[2] if len(parts) == 3 else None
+
+
+def sessions(root: Path, name: str | None) -> tuple[SessionReport, ...]:
+    """What sessions show of pinned rows, by class of hardware: of those of a case, or of all.
+
+    Args:
+        root: the project's folder.
+        name: as in `history`; classes without such a row are left out.
+
+    Raises:
+        BaselineError: a baseline or a session cannot be read.
+    """
+    found = reports(root)
+    if name is None:
+        return found
+    chosen = (
+        replace(
+            one,
+            rows=tuple(
+                row for row in one.rows if row.key == name or row.key.startswith(f"{name}/")
+            ),
+        )
+        for one in found
+    )
+    return tuple(one for one in chosen if one.rows)
 
 
 # --- placement ------------------------------------------------------------------------------------

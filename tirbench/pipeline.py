@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tirbench import digest, store
+from tirbench.bands import Taught
 from tirbench.errors import UsageError
 from tirbench.expand import expand
 from tirbench.model import (
@@ -195,8 +196,14 @@ def pin(
         measure_again: runs rows in fresh workers; called once, where numbers left their bands.
     """
     _require_known(asked.accept, {chosen.workload.name for chosen in reading.chosen})
+    hardware = run_.machine.hardware
+    taught = {
+        folder: store.taught(reading.root, store.sessions_path(folder, hardware))
+        for folder in {chosen.workload.source.folder for chosen in reading.chosen}
+    }
     planned = [
-        _planned_pin(reading, chosen.workload, run_, tree, asked) for chosen in reading.chosen
+        _planned_pin(reading, one.workload, run_, tree, asked, taught[one.workload.source.folder])
+        for one in reading.chosen
     ]
     pinned: dict[str, store.Pinned] = {}
     settled = [one for one in planned if not one.to_measure]
@@ -217,7 +224,12 @@ def pin(
 
 
 def _planned_pin(
-    reading: Reading, workload: Workload, run_: Run, tree: store.Tree, asked: PinOptions
+    reading: Reading,
+    workload: Workload,
+    run_: Run,
+    tree: store.Tree,
+    asked: PinOptions,
+    taught: Taught,
 ) -> store.PinPlan:
     """What a run changes in the baseline of one workload, and what must be confirmed first."""
     every = ((row.case, row.implementation) for case in expand(workload) for row in rows_of(case))
@@ -227,6 +239,7 @@ def _planned_pin(
         reference=workload.gate.reference,
         uncommitted=tree.commit is None or bool(tree.uncommitted_inputs),
         accept=tuple((key, asked.reason) for key in _accepted(asked.accept, workload.name)),
+        taught=taught,
     )
     path = store.baseline_path(workload, run_.machine.hardware)
     ours = tuple(one for one in run_.outcomes if one.row.workload == workload.name)
@@ -269,6 +282,26 @@ def only(reading: Reading, rows: Iterable[Row]) -> Reading:
         if cases:
             chosen.append(replace(item, cases=tuple(cases)))
     return replace(reading, chosen=tuple(chosen))
+
+
+def cases_of(reading: Reading, rows: Iterable[Row]) -> Reading:
+    """The reading cut down to the cases of these rows, with all their implementations.
+
+    A time holds what was measured beside it: on an H200 a softmax of 128 rows read 1.50 µs among five
+    kernels of its size and 1.98 µs beside a longer one alone. What is measured again to be held against
+    an earlier time is measured in the same company.
+    """
+    wanted = {(row.workload, row.case) for row in rows}
+    return only(
+        reading,
+        (
+            row
+            for item in reading.chosen
+            for case in item.cases
+            if (item.workload.name, case.id) in wanted
+            for row in rows_of(case)
+        ),
+    )
 
 
 def _require_known(keys: Iterable[str], workloads: Collection[str]) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from tests.commands.conftest import MakeRun, Repository, estimate
 from tirbench import pipeline, store
+from tirbench.commands import measuring
 from tirbench.model import Outcome, Row, Timed
+from tirbench.plan import rows_of
 from tirbench.reading import Reading
 
 
@@ -58,6 +60,28 @@ def test_rows_of_all_workloads_are_measured_again_together(
         for one in done
     }
     assert kinds == {"scale": ["rewritten"], "third": [], "twice": ["rewritten"]}
+
+
+def test_what_left_its_band_is_measured_again_in_the_company_it_had(
+    two: Repository, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A time holds what was measured beside it."""
+    accept(two.reading, make_run(), lambda _: pytest.fail("nothing to confirm"))
+    ran: list[str] = []
+    moved = make_run(change=slower)
+
+    def run(reading: Reading, *_: object) -> store.KeptRun:
+        for chosen in reading.chosen:
+            for case in chosen.cases:
+                ran.extend(row.key for row in rows_of(case))
+        return moved
+
+    monkeypatch.setattr(measuring, "run", run)
+    tree = store.Tree(commit=moved.run.commit)
+    options = pipeline.Options(device="cpu")
+    measuring.pin(two.reading, moved, pipeline.PinOptions(), options, tree)
+    whole = ("n64/ours", "n64/theirs")
+    assert set(ran) == {f"{name}/{row}" for name in ("scale", "twice") for row in whole}
 
 
 def test_an_interruption_of_the_second_measurement_keeps_what_was_settled(

@@ -42,7 +42,7 @@ def test_history_names_every_commit_that_changed_a_row_and_no_other(
     last = repository.commit("A better kernel")
     repository.git("rm", "--quiet", "-r", "workloads/baselines")
     gone = repository.commit("No baselines")
-    found = invoke(history.command, "scale/n64/ours", "--json")
+    found = invoke(history.command, "scale/n64/ours", "--format", "json")
     pinnings = json.loads(found.stdout)["pinnings"]
     assert [one["commit"]["id"] for one in pinnings] == [gone, last, first]
     assert [one["row"] and one["row"]["midmean_us"] for one in pinnings] == [None, 8.0, 10.0]
@@ -62,7 +62,7 @@ def test_placement_tells_the_spread_of_addresses_from_that_of_repetition(
         for seed, us in enumerate((10.0, 10.2, 9.8)):
             for number, factor in enumerate((1.001, 0.999)):
                 writer.samples(row, seed, number, [us * factor] * 8)
-    found = json.loads(invoke(placement.command, "scale/n64", "--json").stdout)["rows"]
+    found = json.loads(invoke(placement.command, "scale/n64", "--format", "json").stdout)["rows"]
     (one,) = found
     assert one["key"] == "scale/n64/ours"
     assert one["over_placements"] == pytest.approx(0.02, rel=1e-3)
@@ -86,7 +86,7 @@ def test_why_holds_pin_and_run_against_each_other_and_ends_in_one_command(
     row = "scale/n64/ours"
 
     make_run({"n64/ours": 10.5})
-    found = ladder(invoke(why.command, row, "--json"))
+    found = ladder(invoke(why.command, row, "--format", "json"))
     assert found["code"] == found["source"] == found["environment"] == found["unit"] == "same"
     assert found["command"].endswith("&& tirbench placement scale/n64")
     text = invoke(why.command, row).stdout
@@ -95,7 +95,7 @@ def test_why_holds_pin_and_run_against_each_other_and_ends_in_one_command(
 
     every = [f"{case}/{one}" for case in ("n64", "n128", "n256") for one in ("ours", "theirs")]
     make_run(dict.fromkeys(every, 10.2))
-    found = ladder(invoke(why.command, row, "--json"))
+    found = ladder(invoke(why.command, row, "--format", "json"))
     assert (found["environment"], found["command"]) == ("differs", "tirbench doctor")
 
     def recoded(outcome: Outcome) -> Outcome:
@@ -103,13 +103,13 @@ def test_why_holds_pin_and_run_against_each_other_and_ends_in_one_command(
         return replace(outcome, code=facts) if isinstance(outcome, Timed) else outcome
 
     make_run({"n64/ours": 10.5}, machine=replace(MACHINE, unit="other"), change=recoded)
-    found = ladder(invoke(why.command, row, "--json"))
+    found = ladder(invoke(why.command, row, "--format", "json"))
     assert (found["code"], found["unit"], found["resources"]) == ("differs", "differs", "unknown")
     assert found["command"] == f"tirbench ab {commit[:10]} workloads/scale.toml::n64"
 
     repository.edit("workloads/scale.toml", 'init = "normal"', 'init = "uniform"')
     make_run()
-    found = ladder(invoke(why.command, row, "--json"))
+    found = ladder(invoke(why.command, row, "--format", "json"))
     assert found["problem"] == "differs"
     assert found["command"] == "tirbench exec workloads/scale.toml::n64 --pin"
 

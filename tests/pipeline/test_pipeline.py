@@ -159,6 +159,17 @@ def test_a_reading_is_cut_down_to_rows(folder: Path) -> None:
     assert pipeline.only(reading, []).chosen == ()
 
 
+def test_a_row_is_measured_again_among_all_of_its_case(folder: Path) -> None:
+    assert folder.is_dir()
+    reading = read(Selection(files=("copy.toml", "move.toml")))
+    kept = pipeline.cases_of(reading, [row("reference", "theirs")])
+    found = [
+        found.key for chosen in kept.chosen for case in chosen.cases for found in rows_of(case)
+    ]
+    assert found == ["copy/n1/ours", "copy/n1/theirs"]
+    assert pipeline.cases_of(reading, []).chosen == ()
+
+
 # --- What is added to an outcome ------------------------------------------------------------------
 
 

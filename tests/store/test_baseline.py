@@ -57,6 +57,7 @@ def pinned_rows(draw: st.DrawFn) -> PinnedRow:
             resources=draw(st.sampled_from([(), (("registers", 32), ("spills", 0))])),
             configuration=draw(st.none() | TEXTS),
             reason=draw(st.none() | TEXTS),
+            session_sd=draw(st.none() | st.floats(min_value=0, max_value=0.009)),
         )
     )
 

@@ -171,7 +171,7 @@ def pin(reading: Reading, kept: KeptRun, asked: PinOptions, options: Options, tr
     def measure_again(rows: tuple[Row, ...]) -> Sequence[Outcome]:
         shared.say(f"{len(rows)} row(s) left their band: measured again in fresh workers")
         with store.keeping_latest(reading.root):
-            return run(pipeline.only(reading, rows), options, tree).run.outcomes
+            return run(pipeline.cases_of(reading, rows), options, tree).run.outcomes
 
     for done in pipeline.pin(reading, kept.run, tree, asked, measure_again):
         shared.say(pinned_text(done))

@@ -13,8 +13,8 @@ from tirbench.commands import shared
 @click.command("placement")
 @click.argument("name", metavar="CASE")
 @click.option("--run", "run_id", default="latest", metavar="RUN", help="An id, or latest.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
-def command(name: str, run_id: str, *, as_json: bool) -> int:
+@shared.text_or_json
+def command(name: str, run_id: str, form: str) -> int:
     """How much the time of CASE depends on addresses, from the samples of a kept run.
 
     CASE is workload/case, or one row of it. `exec --placements 16` measures more addresses.
@@ -24,7 +24,7 @@ def command(name: str, run_id: str, *, as_json: bool) -> int:
 
     found = causes.placements(store.read_run(shared.root(), run_id), name)
     shown = shared.look()
-    if as_json:
+    if form == "json":
         data = {"schema": 1, "rows": [asdict(one) for one in found]}
         click.echo(json.dumps(data, indent=2))
     else:

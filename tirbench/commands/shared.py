@@ -51,6 +51,17 @@ def form(command: F) -> F:
     )(command)
 
 
+def text_or_json(command: F) -> F:
+    """--format of what is one row at length: there is nothing to annotate, and no table to paste."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(("text", "json")),
+        default="text",
+        help="How the result is written.",
+    )(command)
+
+
 def share_of_time(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
     """`0.5%` or `0.005` as a share."""
     if given is None:
@@ -148,9 +159,10 @@ def progress(total: int = 0) -> AbstractContextManager[Callable[[Any], None]]:
 def run_rows(
     reading: Reading, rows: Sequence[Row], options: Options, tree: Tree
 ) -> Sequence[Outcome]:
-    """Run rows in fresh workers, as a run that is kept."""
+    """Run rows in fresh workers among all of their cases, as a run that is kept."""
     from tirbench import pipeline
 
-    chosen = pipeline.only(reading, rows)
-    with progress(len(rows)) as watch:
+    chosen = pipeline.cases_of(reading, rows)
+    total = sum(len(case.implementations) for one in chosen.chosen for case in one.cases)
+    with progress(total) as watch:
         return pipeline.run(chosen, options, tree, watch, say).run.outcomes

@@ -13,8 +13,8 @@ from tirbench.commands import shared
 @click.command("why")
 @click.argument("name", metavar="ROW")
 @click.option("--run", "run_id", default="latest", metavar="RUN", help="An id, or latest.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
-def command(name: str, run_id: str, *, as_json: bool) -> int:
+@shared.text_or_json
+def command(name: str, run_id: str, form: str) -> int:
     """Why the time of ROW (workload/case/implementation) may differ from its pin, and what decides it."""
     from tirbench import causes, store
     from tirbench.report import rows
@@ -22,7 +22,7 @@ def command(name: str, run_id: str, *, as_json: bool) -> int:
     root = shared.root()
     found = causes.why(root, store.read_run(root, run_id), name)
     shown = shared.look()
-    if as_json:
+    if form == "json":
         click.echo(json.dumps({"schema": 1, **asdict(found)}, indent=2))
     else:
         click.echo(rows.why_text(found, **shown), nl=False, color=shown["color"])

@@ -107,7 +107,8 @@ def known_rows(root: Path, sides: Sides, hardware: str) -> Mapping[str, Known]:
     for workload in sides.head.workloads.values():
         for (case, one), row in Pins.read(root, workload).by_hardware.get(hardware, {}).items():
             # The band of a pin holds its spread: 3·√(2·s²/5 + s_session²).
-            spread = max(0.0, (row.band / 3) ** 2 - SESSION_SD**2)
+            session_sd = SESSION_SD if row.session_sd is None else row.session_sd
+            spread = max(0.0, (row.band / 3) ** 2 - session_sd**2)
             found[f"{workload.name}/{case}/{one}"] = Known(
                 midmean_us=row.midmean_us,
                 within_sd=math.sqrt(spread * WORKERS / 2),

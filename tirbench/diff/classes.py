@@ -162,6 +162,7 @@ EVIDENCE: Final = frozenset(
     {
         "midmean_us",
         "band",
+        "session_sd",
         "anchor_us",
         "problem",
         "protocol",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Final
 
-from tirbench.diagnostics import closest
+from tirbench.diagnostics import closest, did_you_mean
 from tirbench.expression import (
     CONSTANT_NAMES,
     DEVICE_NAMES,
@@ -58,14 +58,44 @@ class Names:
     def __contains__(self, name: str) -> bool:
         return name in self.defined or name in _ALWAYS
 
-    def hint(self, name: str) -> str:
-        """What an unknown name may have been meant to be."""
-        close = closest(name, [*self.defined, *_ALWAYS]) or _OTHER_NAMES.get(name.lower())
+    def hint(self, name: str, path: Path, extra: Iterable[str] = ()) -> str:
+        """What an unknown name may have been meant to be: of the names that may stand in its place.
+
+        Args:
+            name: that nothing defines.
+            path: of the expression.
+            extra: names that this place has besides those of the workload.
+        """
+        hidden = frozenset() if _takes_tensors(path) else self.tensors
+        own = [*extra, *(one for one in self.defined if one not in hidden)]
+        close = closest(name, [*own, *_ALWAYS]) or _OTHER_NAMES.get(name.lower())
         if close is not None:
             return f"did you mean '{close}'?"
         if name in FUNCTIONS:
             return f"'{name}' is a function; it must be called"
-        return f"literal text is quoted inside an expression: \"'{name}'\""
+        if path[2:] == ("dtype",):
+            return dtype_hint(name)
+        listed = did_you_mean(name, own, "the names here are")
+        if not _takes_text(path):
+            return listed
+        quoted = f"literal text is quoted inside an expression: \"'{name}'\""
+        return f"{listed}; {quoted}" if listed else quoted
+
+
+def _takes_tensors(path: Path) -> bool:
+    """Whether an expression may read tensors, or at least their layout."""
+    if path[0] == "tensors":
+        return path[2:3] == ("init",)
+    if path[0] in ("derive", "work"):
+        return path != ("work", "roof")
+    return not {"args", "grid", "block", "shared_bytes", "seed"}.isdisjoint(path[2:])
+
+
+def _takes_text(path: Path) -> bool:
+    """Whether text may stand in an expression: not where a size, a share or a dtype is wanted."""
+    if path[0] == "tensors":
+        return path[2:3] == ("init",)
+    return path[0] in ("derive", "assert", "skip") or not {"args", "template"}.isdisjoint(path[2:])
 
 
 def dtype_hint(word: str) -> str:
@@ -150,10 +180,7 @@ def check_expressions(
             if name in names or extra is None or name in extra:
                 continue
             start = _offset(expression, name)
-            hint = names.hint(name)
-            if extra:
-                close = closest(name, [*extra, *names.defined])
-                hint = f"did you mean '{close}'?" if close else hint
+            hint = names.hint(name, path, extra)
             problems.add("TB021", path, f"unknown name '{name}'", hint=hint, span=start)
 
 

@@ -244,6 +244,57 @@ class GateReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """What sessions show of a pinned row: its s_session, and how many draws of it these are worth.
+
+    `in_band` is the s_session that its `band` was made with.
+    """
+
+    key: str
+    session_sd: float
+    sessions: int
+    draws: float
+    band: float
+    in_band: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReport:
+    """What the sessions beside the baselines of a class of hardware show: of all rows, and of each.
+
+    `folder` is that of the baselines. `sessions` were compared, and are worth `draws` independent ones;
+    `session_sd` is the least that any row has.
+    """
+
+    hardware: str
+    folder: str
+    session_sd: float
+    sessions: int
+    draws: int
+    rows: tuple[SessionRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Widened:
+    """A pinned row whose band was narrower than what sessions show."""
+
+    key: str
+    old_band: float
+    band: float
+    session_sd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What `pin --learn` did for a class of hardware: sessions and times it kept, bands it made wider."""
+
+    known: SessionReport
+    new_sessions: int
+    new_times: int
+    widened: tuple[Widened, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairPrice:
     """What a row of an `ab` costs and what it can find, before it is measured.
 

@@ -349,6 +349,8 @@ class PinnedRow:
     source: str
     env: str
     unit: str
+    session_sd: float | None = None
+    """s_session as it is in `band`, where history taught it."""
     ratio: float | None = None
     ratio_band: float | None = None
     resources: tuple[tuple[str, int], ...] = ()

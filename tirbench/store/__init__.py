@@ -19,11 +19,13 @@ from tirbench.store.journal import RunWriter, keeping_latest, open_run, resume_r
 from tirbench.store.kept import KeptRun, read_run, run_ids
 from tirbench.store.lines import RunError
 from tirbench.store.pin import Change, Pinned, Pinning, PinPlan, apply, plan_pin
+from tirbench.store.sessions import KeptSession, read_sessions, sessions_path, taught
 
 __all__ = [
     "BaselineError",
     "Change",
     "KeptRun",
+    "KeptSession",
     "PinPlan",
     "Pinned",
     "Pinning",
@@ -39,11 +41,14 @@ __all__ = [
     "plan_pin",
     "read_baseline",
     "read_run",
+    "read_sessions",
     "read_tree",
     "render_baseline",
     "require_committed",
     "resume_run",
     "run_ids",
+    "sessions_path",
+    "taught",
     "with_resources",
     "write",
     "write_baseline",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 KEYS: Final = (
     "midmean_us",
     "band",
+    "session_sd",
     "anchor_us",
     "ratio",
     "ratio_band",
@@ -44,6 +45,9 @@ KEYS: Final = (
     "problem",
 )
 """Keys of a row, in the order in which they are written."""
+
+NUMBERS: Final = ("midmean_us", "band", "session_sd", "anchor_us", "ratio", "ratio_band")
+"""Those of them that are rounded."""
 
 DEVICE_FACTS: Final = (
     "capability",
@@ -144,9 +148,7 @@ def rounded(number: float) -> float:
 def sealed(row: PinnedRow) -> PinnedRow:
     """The row with its numbers rounded and the seal that belongs to its content."""
     numbers = {
-        name: rounded(value)
-        for name in ("midmean_us", "band", "anchor_us", "ratio", "ratio_band")
-        if (value := getattr(row, name)) is not None
+        name: rounded(value) for name in NUMBERS if (value := getattr(row, name)) is not None
     }
     row = replace(row, **cast("dict[str, Any]", numbers))
     return replace(row, seal=_seal(row))
@@ -241,7 +243,7 @@ def _refuse_invalid(data: object, path: str) -> None:
 
 
 def _row(case: str, implementation: str, values: dict[str, Any]) -> PinnedRow:
-    numbers = {name: float(values[name]) for name in values if name in _NUMBERS}
+    numbers = {name: float(values[name]) for name in values if name in NUMBERS}
     resources = tuple(sorted(values.get("resources", {}).items()))
     return PinnedRow(
         **cast(
@@ -255,9 +257,6 @@ def _row(case: str, implementation: str, values: dict[str, Any]) -> PinnedRow:
             },
         )
     )
-
-
-_NUMBERS: Final = frozenset({"midmean_us", "band", "anchor_us", "ratio", "ratio_band"})
 
 
 # --- Writing --------------------------------------------------------------------------------------

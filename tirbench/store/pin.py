@@ -14,16 +14,15 @@ Source: MEASURING, section 4.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from tirbench import digest
-from tirbench.bands import OTHER_UNIT, band
+from tirbench.bands import OTHER_UNIT, Taught, band
 from tirbench.errors import UsageError
 from tirbench.model import (
     Baseline,
     CodeFacts,
-    Estimate,
     Machine,
     Outcome,
     PinnedRow,
@@ -31,6 +30,7 @@ from tirbench.model import (
     Verified,
 )
 from tirbench.store.baseline import is_sealed, rounded, row_key, sealed
+from tirbench.store.sessions import digest_of_timed, row_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,6 +108,7 @@ class Pinning:
         uncommitted: the tree was not committed and the person allowed it; the rows say so.
         accept: rows whose number and anchor are taken as measured, with the reason.
         discard: rows that must not be pinned (thermal slowdown, a foreign process), with the reason.
+        taught: what the sessions beside the baseline show; a number that is written gets its band by it.
     """
 
     machine: Machine
@@ -116,6 +117,7 @@ class Pinning:
     uncommitted: bool = False
     accept: tuple[tuple[RowKey, str], ...] = ()
     discard: tuple[tuple[RowKey, str], ...] = ()
+    taught: Taught = field(default_factory=Taught)
 
 
 def plan_pin(
@@ -230,10 +232,11 @@ def _candidate(key: RowKey, timed: Mapping[RowKey, Timed], pinning: Pinning) -> 
     if own.row.role != "kernel" or other is None or other.row.role != "reference":
         return _Candidate(timed=own)
     sds = (own.estimate.within_sd, other.estimate.within_sd)
+    session_sd = max(_session_sd(own, pinning), _session_sd(other, pinning))
     return _Candidate(
         timed=own,
         ratio=own.estimate.midmean_us / other.estimate.midmean_us,
-        ratio_band=band(sds, len(own.estimate.placements_us)),
+        ratio_band=band(sds, len(own.estimate.placements_us), session_sd),
     )
 
 
@@ -299,6 +302,7 @@ def _confirm(
             row,
             midmean_us=fresh.midmean_us,
             band=fresh.band,
+            session_sd=fresh.session_sd,
             unit=fresh.unit,
             anchor_us=min(old.anchor_us, fresh.midmean_us),
             reason=fresh.reason,
@@ -340,6 +344,7 @@ def _follow(old: PinnedRow, new: _Candidate, pinning: Pinning) -> PinnedRow:
         fresh,
         midmean_us=old.midmean_us,
         band=old.band,
+        session_sd=old.session_sd,
         anchor_us=old.anchor_us,
         ratio=fresh.ratio if added else old.ratio,
         ratio_band=fresh.ratio_band if added else old.ratio_band,
@@ -355,11 +360,13 @@ def _fresh(new: _Candidate, pinning: Pinning) -> PinnedRow:
     unchecked = timed.verification.method == "unchecked"
     reason = f"not checked: {timed.verification.detail or 'no oracle'}" if unchecked else ""
     midmean_us = rounded(estimate.midmean_us)
+    session_sd = _session_sd(timed, pinning)
     return PinnedRow(
         case=timed.row.case,
         implementation=timed.row.implementation,
         midmean_us=midmean_us,
-        band=_band(estimate),
+        band=band((estimate.within_sd,), len(estimate.placements_us), session_sd),
+        session_sd=session_sd if pinning.taught.draws else None,
         anchor_us=midmean_us,
         problem=timed.problem,
         protocol=timed.protocol,
@@ -375,8 +382,9 @@ def _fresh(new: _Candidate, pinning: Pinning) -> PinnedRow:
     )
 
 
-def _band(estimate: Estimate) -> float:
-    return band((estimate.within_sd,), len(estimate.placements_us))
+def _session_sd(timed: Timed, pinning: Pinning) -> float:
+    """s_session of a row, as the sessions beside the baseline show it."""
+    return pinning.taught.of(row_name(timed.row.key, digest_of_timed(timed)))
 
 
 def _unit(timed: Timed, machine: Machine) -> str:
