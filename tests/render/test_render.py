@@ -124,6 +124,56 @@ def test_the_launches_of_a_sequence_name_their_own_lines(rendered: Rendered) -> 
             assert all(target[1] in one for one in launches)
 
 
+# --- Ranks ----------------------------------------------------------------------------------------
+
+
+def ranked(args: str, tensors: str = "") -> str:
+    """The workload of ranks with other arguments of its `prepare`, and further tensors."""
+    text = (HERE / "ranks.toml").read_text(encoding="utf-8")
+    text = text.replace('args = ["shared"] }', f"args = {args} }}")
+    return text.replace("[tensors]\n", f"[tensors]\n{tensors}")
+
+
+def test_prepare_names_its_line_of_the_toml(rendered: Rendered) -> None:
+    toml = (HERE / "ranks.toml").read_text(encoding="utf-8").splitlines()
+    line = next(n for n, text in enumerate(toml, start=1) if text.startswith("prepare = "))
+    assert rendered("ranks").text.count(f"    @case.prepare  # ranks.toml:{line}\n") == 2
+
+
+def test_prepare_computes_its_arguments_at_every_call(rendered: Rendered) -> None:
+    args = '{ seen = "shared", rank = "rank + 1", rows = "sum(shared)" }'
+    text = rendered("ranked", ranked(args)).text
+    assert "return lambda: count(seen=shared, rank=device.rank + 1, rows=f.sum(shared))" in text
+
+
+def test_prepare_is_not_named_like_a_tensor(rendered: Rendered) -> None:
+    more = 'prepare = { shape = [1], dtype = "int64", init = "zeros" }\n'
+    more += 'count = { like = "prepare", init = "ones" }\n'
+    text = rendered("ranked", ranked('["prepare", "count"]', more)).text
+    assert "    def prepare_2():\n        count_2 = case.load('ops.py:count')\n" in text
+    assert "        return lambda: count_2(prepare, count)\n" in text
+
+
+def test_a_tensor_that_an_initialiser_and_prepare_read_stays(rendered: Rendered) -> None:
+    more = 'plan = { shape = [64], dtype = "int64", init = "zeros" }\n'
+    text = ranked('["plan"]', more).replace(
+        'memory = "symmetric", init = "zeros"', 'memory = "symmetric"'
+    )
+    text = text.replace(
+        "[kernels.exchange]",
+        '[[init]]\ntarget = "ops.py:rows_of"\nargs = ["plan", 2]\nreturns = "shared"\n\n[kernels.exchange]',
+    )
+    harness = rendered("ranked", text)
+    assert "temporary" not in harness.text
+    assert "lambda: count(plan)" in harness.text
+
+
+def test_a_workload_without_ranks_names_no_number_of_them(rendered: Rendered) -> None:
+    text = rendered("single").text
+    assert "world_size" not in text
+    assert "torchrun" not in text
+
+
 # --- The same bytes -------------------------------------------------------------------------------
 
 

@@ -134,6 +134,7 @@ def test_symmetric_tensors_lie_at_the_same_offsets_on_every_rank() -> None:
         ),
     ]
     offsets = set()
+    storages = set()
     for rank in range(2):
         found = Tensors.allocate(
             specs,
@@ -144,7 +145,9 @@ def test_symmetric_tensors_lie_at_the_same_offsets_on_every_rank() -> None:
             arena=Arena("cpu", allocate=allocate),
         )
         offsets.add(found["ready"].data_ptr() - blocks["symmetric"].data_ptr())
+        storages.add(found["ready"].untyped_storage().data_ptr() == blocks["symmetric"].data_ptr())
     assert len(offsets) == 1
+    assert storages == {True}  # by which torch's symmetric memory finds it on the other ranks
 
 
 def test_a_world_of_one_needs_no_process_group_for_symmetric_memory() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tirbench.errors import AttributionError, ImpossibleTime
 from tirbench.timing.activity import GpuEvent, summarize
 from tirbench.timing.fake import FakeGpu, FakeKineto
-from tirbench.timing.kineto import attribute_events, span_record, to_gpu_event
+from tirbench.timing.kineto import attribute_events, nested, span_record, to_gpu_event
 from tirbench.timing.plan import CallFailed
 
 FakeBench: TypeAlias = Callable[..., dict[str, Any]]
@@ -178,13 +178,23 @@ def test_an_annotation_without_work_is_an_error() -> None:
     assert isinstance(raised.value.error, AttributionError)
 
 
-def raw(name: str, device: str = "CUDA", activity: str | None = None, user: bool = False) -> Any:
+def raw(
+    name: str,
+    device: str = "CUDA",
+    activity: str | None = None,
+    user: bool = False,
+    *,
+    start_ns: int = 10**18 + 1,
+    duration_ns: int = 500,
+    correlation: int = 0,
+) -> Any:
     """An event as torch hands it out; before torch 2.9 without its activity type."""
     methods = {
         "name": lambda: name,
         "device_type": lambda: SimpleNamespace(name=device),
-        "start_ns": lambda: 10**18 + 1,
-        "duration_ns": lambda: 500,
+        "start_ns": lambda: start_ns,
+        "duration_ns": lambda: duration_ns,
+        "correlation_id": lambda: correlation,
         "device_index": lambda: 0,
         "device_resource_id": lambda: 7,
         "is_user_annotation": lambda: user,
@@ -213,6 +223,55 @@ def test_raw_events_are_told_apart(given_event: Any, kind: str) -> None:
     assert found.kind == kind
     assert (found.start_ns, found.end_ns) == (10**18 + 1, 10**18 + 501)
     assert found.stream == (0, 7)
+
+
+def test_work_below_an_annotation_of_its_own_is_that_of_the_launch_around_it() -> None:
+    def host(name: str, start_ns: int, end_ns: int, correlation: int) -> Any:
+        return raw(
+            name,
+            "CPU",
+            "user_annotation",
+            user=True,
+            start_ns=start_ns,
+            duration_ns=end_ns - start_ns,
+            correlation=correlation,
+        )
+
+    def on_gpu(name: str, start_ns: int, correlation: int) -> Any:
+        activity = "gpu_user_annotation"
+        return raw(name, activity=activity, start_ns=start_ns, correlation=correlation)
+
+    events = [
+        host("prepare", 10, 40, 1),
+        host("s0", 100, 200, 2),
+        host("nccl:all_reduce", 120, 260, 3),
+        host("s1", 300, 400, 4),
+        host("nccl:all_reduce", 310, 320, 5),
+        host("after", 400, 410, 6),
+    ]
+    inner = nested(events, {"s0", "s1"})
+    assert inner == {3: "s0", 5: "s1"}
+    found = [
+        to_gpu_event(on_gpu("nccl:all_reduce", 1_000, 3), inner),
+        to_gpu_event(raw("ncclDevKernel", start_ns=1_000, correlation=3), inner),
+        to_gpu_event(on_gpu("prepare", 500, 1), inner),
+        to_gpu_event(on_gpu("s1", 5_000, 4), inner),
+    ]
+    assert [one and one.name for one in found] == ["s0", "ncclDevKernel", "prepare", "s1"]
+    assert nested(events, ()) == {}
+
+
+def test_what_two_annotations_of_a_scope_cover_counts_once() -> None:
+    events = [
+        event(100, 400, "s0", kind="annotation"),
+        event(200, 300, "s0", kind="annotation"),
+        event(100, 150, "a"),
+        event(200, 300, "b"),
+        event(350, 400, "c"),
+    ]
+    ((annotations, work),) = attribute_events(events, ["s0"], ["f"])
+    assert len(annotations) == 2
+    assert [one.name for one in work] == ["a", "b", "c"]
 
 
 def test_events_of_the_cpu_are_left_out() -> None:

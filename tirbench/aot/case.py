@@ -28,10 +28,16 @@ ALIGNED: Final = 512
 
 
 class NoDevice:
-    """A device that is not there, with the names that expressions read: a `harness.device.Device`."""
+    """A device that is not there, with the names that expressions read: a `harness.device.Device`.
 
-    def __init__(self, target: CompileTarget) -> None:
-        """Stand for a device of the target's architecture."""
+    Of several ranks it is the first.
+    """
+
+    rank = local_rank = 0
+
+    def __init__(self, target: CompileTarget, world_size: int = 1) -> None:
+        """Stand for a device of the target's architecture, among so many."""
+        self.world_size = world_size
         self.kind = "cuda"
         self.torch = torch.device("cpu")
         self.arch: str = target.arch
@@ -85,7 +91,9 @@ class CompiledCase(Case):
         super().__init__(
             name=request.case,
             folder=folder,
-            device=NoDevice(request.target),  # type: ignore[arg-type]  # by its names
+            device=NoDevice(  # type: ignore[arg-type]  # by its names
+                request.target, program.cases[request.case].processes
+            ),
             seed=program.seed,
             placement=0,
             shared=Shared(arena=Arena("cpu"), chosen=dict(request.configurations)),

@@ -105,10 +105,10 @@ def gathered(x: Any) -> Any:
     distributed = sys.modules["torch"].distributed
     if not (distributed.is_available() and distributed.is_initialized()):
         raise RuntimeError("gathered() needs the ranks of a distributed run")
-    world_size = distributed.get_world_size()
-    joined = x.new_empty((world_size * x.shape[0], *x.shape[1:]))
-    distributed.all_gather_into_tensor(joined, x.contiguous())
-    return joined
+    joined = x.new_empty((distributed.get_world_size(), *x.shape))
+    # torch 2.13 has another name for the form that takes one tensor; this one is in every version.
+    distributed.all_gather(list(joined.unbind()), x.contiguous())
+    return joined.flatten(0, 1)
 
 
 OPERATORS: Final[dict[builtins.str, Callable[[Any, Any], Any]]] = {

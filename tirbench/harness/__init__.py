@@ -7,7 +7,8 @@ and verify again, and reports every implementation exactly once.
 from __future__ import annotations
 
 from tirbench.check import Rule
-from tirbench.harness.case import Case, Requires, Timing
+from tirbench.harness.case import Case
+from tirbench.harness.declarations import Requires, Timing
 from tirbench.harness.program import Program, open_program
 from tirbench.launch.cscalar import CScalar
 from tirbench.tensors import (

@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tirbench.check import Rule
 from tirbench.errors import UsageError
+from tirbench.harness.declarations import Oracle, Requires, Work
 from tirbench.harness.device import Device
 from tirbench.launch import call, cuda, tirx, triton
 from tirbench.launch.nvrtc import CudaSource, name_expression
@@ -24,30 +25,6 @@ if TYPE_CHECKING:
 
 Launch = Callable[[], Any]
 Builder = Callable[[], Launch]
-
-
-@dataclass(frozen=True, slots=True)
-class Requires:
-    """What an implementation needs of the machine; see `[requires]` of the language."""
-
-    device: Literal["cuda", "cpu"] | None = None
-    capability: str | None = None
-    memory: float | None = None
-    packages: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """How the workload asks to be timed; what is `None` is left to `bench()`."""
-
-    name: str | None = None
-    rounds: int | None = None
-    warmup: float | None = None
-    repeat: float | None = None
-    cudagraph_rep: float | None = None
-    cooldown_s: float | None = None
-    l2: Literal["cold-dirty", "cold-clean", "warm"] = "cold-dirty"
-    regime: Literal["burst", "sustained"] = "burst"
 
 
 @dataclass(slots=True)
@@ -71,24 +48,6 @@ class Declared:
     executables: list[Any] = field(default_factory=list)
     tuned: list[Any] = field(default_factory=list)
     facts: list[Callable[[], CodeFacts | None]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Oracle:
-    """The function that says what is right, and in which precision its inputs are given."""
-
-    function: Callable[..., Any]
-    returns: tuple[str, ...]
-    dtype: torch.dtype | None
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Least work of the case: numbers, or functions of the tensors' contents."""
-
-    flops: float | Callable[[], Any] | None = None
-    bytes: float | Callable[[], Any] | None = None
-    roof: str | None = None
 
 
 @dataclass(slots=True)
@@ -129,6 +88,8 @@ class Case:
         self.declared_oracle: Oracle | None = None
         self.unchecked_reason: str | None = None
         self.declared_work = Work()
+        self.declared_prepare: Builder | None = None
+        self.symmetric = ""
         self.contexts = ExitStack()
         self._folder = folder
         self._seed = seed
@@ -143,12 +104,16 @@ class Case:
         self, *specs: Tensor, computed: tuple[Computed, ...] = ()
     ) -> tuple[torch.Tensor, ...]:
         """Lay out and fill the tensors of the case; returns those that are not temporary, in order."""
+        self.symmetric = ", ".join(
+            f"{spec.name} {tuple(spec.shape or ())}" for spec in specs if spec.memory == "symmetric"
+        )
         self._memory = Tensors.allocate(
             specs,
             computed,
             device=self.device.torch,
             seed=self._seed,
             placement=self._placement,
+            rank=self.device.rank,
             arena=self._shared.arena,
             folder=self._folder,
         )
@@ -206,6 +171,11 @@ class Case:
             return builder
 
         return declare
+
+    def prepare(self, builder: Builder) -> Builder:
+        """Declare what runs on each rank before every launch, untimed: the decorated function builds it."""
+        self.declared_prepare = builder
+        return builder
 
     def oracle(
         self, *, returns: tuple[str, ...], dtype: torch.dtype | None = None
@@ -369,6 +339,11 @@ class Case:
         try:
             launch = declared.builder()
             if callable(launch) and any(map(triton.is_tuned, declared.tuned)):
+                if self.device.world_size > 1:
+                    raise UsageError(
+                        "a tuner launches another number of times on each rank, which then wait for "
+                        "each other for ever: give the kernel one configuration"
+                    )
                 self.tune(launch)
             return launch
         finally:
@@ -380,10 +355,28 @@ class Case:
         A tuner launches every configuration many times, over tensors that it does not put back. On later
         placements the choice is known, and the one launch shows it.
         """
-        self.memory.restore()
+        self.reset()
         launch()
         self.device.synchronize()
         self.memory.restore()
+
+    @cached_property
+    def preparation(self) -> Launch | None:
+        """What `[ranks]` has run before every launch, built once; `None` where it says nothing."""
+        return None if self.declared_prepare is None else self.declared_prepare()
+
+    @property
+    def before_launch(self) -> Launch | None:
+        """What precedes every launch, untimed; `None` where nothing does."""
+        if self.declared_prepare is not None:
+            return self.reset
+        return self.memory.restore if self.memory.restored else None
+
+    def reset(self) -> None:
+        """Do what precedes every launch: tensors get their contents back, then what `[ranks]` says."""
+        self.memory.restore()
+        if self.preparation is not None:
+            self.preparation()
 
     @cached_property
     def checked(self) -> Mapping[str, Rule]:

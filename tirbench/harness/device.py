@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 
 from tirbench.errors import MeasurementError
+from tirbench.harness.ranks import Ranks
 
 SHARED_OF_EVERY_GPU: Final = 48 << 10
 """Bytes of shared memory that a block has without asking (CUDA C++ programming guide)."""
@@ -21,8 +22,12 @@ CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 class Device:
     """A CUDA device or the CPU; the properties are the device names of the language."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, ranks: Ranks | None = None) -> None:
         """Open a device.
+
+        Args:
+            kind: `cuda` or `cpu`.
+            ranks: this process among those of its case; left out: it is alone.
 
         Raises:
             MeasurementError: `kind` is `cuda` and torch finds none.
@@ -32,6 +37,7 @@ class Device:
                 "torch finds no CUDA device; --device cpu verifies and times what a CPU can"
             )
         self.kind = kind
+        self.ranks = Ranks() if ranks is None else ranks
         self.torch = (
             torch.device("cuda", torch.cuda.current_device())
             if kind == "cuda"
@@ -80,6 +86,21 @@ class Device:
             torch.cuda.get_device_capability(self.torch) if self.kind == "cuda" else (0, 0)
         )
         return float(f"{major}.{minor}")
+
+    @property
+    def rank(self) -> int:
+        """Number of this process among all."""
+        return self.ranks.rank
+
+    @property
+    def local_rank(self) -> int:
+        """Number of this process among those of its host."""
+        return self.ranks.local_rank
+
+    @property
+    def world_size(self) -> int:
+        """How many processes there are."""
+        return self.ranks.world_size
 
     @property
     def arch(self) -> str | None:

@@ -17,6 +17,7 @@ from tirbench import codec, tensors
 from tirbench.errors import UsageError
 from tirbench.harness import timed
 from tirbench.harness.device import Device
+from tirbench.harness.ranks import Ranks
 from tirbench.harness.requires import unmet
 from tirbench.harness.verify import Expected, bounds, verify
 from tirbench.launch import inductor, tirx, triton
@@ -38,7 +39,7 @@ from tirbench.model import (
 )
 
 if TYPE_CHECKING:
-    from tirbench.harness.case import Case, Declared, Launch
+    from tirbench.harness.case import Case, Declared, Launch, Shared
     from tirbench.harness.program import Program
 
 Report = Callable[[dict[str, Any]], None]
@@ -47,12 +48,20 @@ Report = Callable[[dict[str, Any]], None]
 class CaseRun:
     """Runs one case of a program and reports what happened to every row of the job."""
 
-    def __init__(self, program: Program, job: CaseJob, plan: Plan, report: Report) -> None:
+    def __init__(
+        self,
+        program: Program,
+        job: CaseJob,
+        plan: Plan,
+        report: Report,
+        ranks: Ranks | None = None,
+    ) -> None:
         """Prepare to run; nothing is allocated yet."""
         self.program = program
         self.job = job
         self.plan = plan
         self.report = report
+        self.ranks = Ranks() if ranks is None else ranks
         self.pending: dict[str, Row] = {row.implementation: row for row in job.rows}
         self.verified: dict[str, Verification] = {}
         self.facts: dict[str, CodeFacts] = {}
@@ -80,9 +89,9 @@ class CaseRun:
             # One case's shapes must not make another's dynamic; nothing to forget where nothing compiled.
             if (dynamo := sys.modules.get("torch._dynamo")) is not None:
                 dynamo.reset()
-            device = Device(self.plan.device)
-            shared = Shared(tensors.home(device.torch), chosen=dict(self.job.configurations))
-            case = self.program.open(self.job.case, device, 0, shared)
+            home = tensors.home(Device(self.plan.device).torch)
+            shared = Shared(home, chosen=dict(self.job.configurations))
+            case = self.open(0, shared)
         except Exception as error:  # noqa: BLE001 - tensors are drawn by functions of the workload
             return self.fail_all("allocate", error)
         with case.contexts:
@@ -90,15 +99,27 @@ class CaseRun:
             if expected is None:
                 return None
             launches = self.build_and_verify(case, expected)
-            timer = timed.choose(self.plan, self.program.timing)
+            timer = timed.choose(self.plan, self.program.timing, self.ranks.world_size)
             launches = self.keep_timed(case, launches, timer)
             if not launches:
                 return None
             try:
-                work = self.work_of(case)
+                work = self.ranks.agree(lambda: self.work_of(case))
             except Exception as error:  # noqa: BLE001 - code of the workload on the tensors' contents
                 return self.fail_all("time", error)
         return timed.time_rows(self, shared, expected, tuple(launches), timer, work)
+
+    def open(self, placement: int, shared: Shared) -> Case:
+        """The case on one placement, opened by every rank or by none.
+
+        Raises:
+            UsageError: a symmetric tensor has another shape on another rank.
+            Exception: functions of the workload that compute tensors raise what they like.
+        """
+        device = Device(self.plan.device, self.ranks)
+        case = self.ranks.agree(lambda: self.program.open(self.job.case, device, placement, shared))
+        self.ranks.require_same("symmetric tensors", case.symmetric)
+        return case
 
     def work_of(self, case: Case) -> WorkDone:
         """Least work of the case, read from the tensors where it depends on them."""
@@ -113,7 +134,7 @@ class CaseRun:
         """What the oracle says; `None` where that failed, with every row answered."""
         self.stage("verify")
         try:
-            return Expected.of(case)
+            return self.ranks.agree(lambda: Expected.of(case))
         except Exception as error:  # noqa: BLE001 - the oracle is a function of the workload
             oracle = case.declared_oracle
             place = self.program.place_of_function(oracle.function) if oracle is not None else ""
@@ -131,13 +152,13 @@ class CaseRun:
                     name, "load", UsageError(f"the harness declares no implementation {name!r}")
                 )
                 continue
-            if (reason := unmet(declared.requires, case.device)) is not None:
+            if reason := self.ranks.first(unmet(declared.requires, case.device)):
                 self.answer(Skipped(row=self.pending[name], reason=reason))
                 continue
             launch = self.build(case, declared)
             if launch is None:
                 continue
-            if (reason := _untrusted(case, declared)) is not None:
+            if reason := self.ranks.first(_untrusted(case, declared)):
                 self.answer(Skipped(row=self.pending[name], reason=reason))
             elif not self.job.verify or self.verify(case, declared, launch, expected):
                 launches[name] = launch
@@ -148,15 +169,10 @@ class CaseRun:
         self.stage("build", declared.name)
         try:
             with triton.own_compiler(compiled_by_torch=False), counting(self.counts):
-                launch = case.build(declared)
-            if not callable(launch):
-                raise TypeError(
-                    f"the builder returned {type(launch).__name__}, not a closure to launch"
-                )
+                return self.ranks.agree(lambda: _built(case, declared))
         except Exception as error:  # noqa: BLE001 - builders import and compile foreign code
             self.fail(declared.name, "build", error)
             return None
-        return launch
 
     def verify(
         self,
@@ -175,20 +191,21 @@ class CaseRun:
                 triton.recorded(declared.launches_triton) as kernels,
                 inductor.recorded(declared.compiled_by_torch) as made_by_torch,
             ):
-                verification = verify(case, declared, launch, expected)
+                verification = self.ranks.agree(lambda: verify(case, declared, launch, expected))
         except Exception as error:  # noqa: BLE001 - kernels raise what they like
             self.fail(declared.name, stage, error)
             return False
-        if isinstance(verification, str):
+        if wrong := self.ranks.first(verification if isinstance(verification, str) else None):
             after = "after timing: " if stage == "reverify" else ""
             self.answer(
                 Wrong(
                     row=self.pending[declared.name],
-                    reason=after + verification,
+                    reason=after + wrong,
                     stage="reverify" if after else "verify",
                 )
             )
             return False
+        assert isinstance(verification, Verification)  # noqa: S101 - nothing was wrong, here or elsewhere
         self.verified[declared.name] = verification
         if stage == "verify":
             self.notes[declared.name] += expected.notes(case, declared)
@@ -289,6 +306,13 @@ def _ran_out_of_memory(error: BaseException) -> bool:
 
     kinds = (MemoryError, torch.cuda.OutOfMemoryError)
     return isinstance(error, kinds) or any(words in str(error) for words in OUT_OF_MEMORY)
+
+
+def _built(case: Case, declared: Declared) -> Launch:
+    launch = case.build(declared)
+    if not callable(launch):
+        raise TypeError(f"the builder returned {type(launch).__name__}, not a closure to launch")
+    return launch
 
 
 def _untrusted(case: Case, declared: Declared) -> str | None:

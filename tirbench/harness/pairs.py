@@ -22,7 +22,8 @@ from tirbench.harness.sides import Arm, Report, Side, SidesOfCase, SideSpec, ope
 from tirbench.model import CaseJob, Failed, Plan, Timed
 
 if TYPE_CHECKING:
-    from tirbench.harness.case import Launch, Timing
+    from tirbench.harness.case import Launch
+    from tirbench.harness.declarations import Timing
     from tirbench.harness.verify import Expected
     from tirbench.model import L2Policy
 
@@ -201,7 +202,7 @@ def bench_arms(
         if (value := getattr(timing, name)) is not None
     }
     prepare = {
-        name: memory.restore for name in launches if (memory := sides[name].case.memory).restored
+        name: reset for name in launches if (reset := sides[name].case.before_launch) is not None
     }
     l2: L2Policy = "warm" if plan.device == "cpu" else timing.l2
     result: dict[str, Any] = bench(

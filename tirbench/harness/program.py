@@ -14,9 +14,11 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from tirbench.errors import UsageError
-from tirbench.harness.case import Case, Shared, Timing
+from tirbench.harness.case import Case, Shared
+from tirbench.harness.declarations import Timing
 from tirbench.harness.device import Device
 from tirbench.harness.driver import CaseRun
+from tirbench.harness.ranks import Ranks, join_alone
 from tirbench.model import CaseJob, Plan
 from tirbench.tensors import Computed, filled_by
 
@@ -25,11 +27,17 @@ CaseFunction = Callable[[Case], None]
 
 @dataclass(frozen=True, slots=True)
 class CaseEntry:
-    """One case as the harness declares it."""
+    """One case as the harness declares it; `world_size` is `None` where the workload has no ranks."""
 
     name: str
     values: Mapping[str, object]
     function: CaseFunction
+    world_size: int | None = None
+
+    @property
+    def processes(self) -> int:
+        """How many processes run it together."""
+        return self.world_size or 1
 
 
 @dataclass
@@ -55,12 +63,12 @@ class Program:
     cases: dict[str, CaseEntry] = field(default_factory=dict)
 
     def case(
-        self, name: str, values: Mapping[str, object]
+        self, name: str, values: Mapping[str, object], *, world_size: int | None = None
     ) -> Callable[[CaseFunction], CaseFunction]:
         """Declare a case: the decorated function fills a `Case` in."""
 
         def declare(function: CaseFunction) -> CaseFunction:
-            self.cases[name] = CaseEntry(name, values, function)
+            self.cases[name] = CaseEntry(name, values, function, world_size)
             return function
 
         return declare
@@ -86,10 +94,15 @@ class Program:
         """One case on one placement: tensors laid out and filled, nothing built yet.
 
         Raises:
-            UsageError: the harness has no such case.
+            UsageError: the harness has no such case, or it is one of another number of ranks.
         """
         if case not in self.cases:
             raise UsageError(f"{self.name} has no case {case!r}; it has {', '.join(self.cases)}")
+        entry = self.cases[case]
+        if entry.processes != device.world_size:
+            raise UsageError(self.how_to_start(case, device.world_size))
+        if entry.world_size == 1:
+            join_alone(device.kind)
         opened = Case(
             name=case,
             folder=self.folder,
@@ -98,18 +111,32 @@ class Program:
             placement=placement,
             shared=shared,
         )
-        self.cases[case].function(opened)
+        entry.function(opened)
         return opened
 
-    def run(self, job: CaseJob, plan: Plan, report: Callable[[dict[str, Any]], None]) -> None:
+    def how_to_start(self, case: str, world_size: int) -> str:
+        """The sentence that says how a case is started that needs another number of ranks."""
+        needed, there = self.cases[case].processes, f"runs as {world_size}"
+        by = "python" if needed == 1 else f"torchrun --nproc-per-node {needed}"
+        ranks = "1 process" if needed == 1 else f"{needed} ranks"
+        return f"{case} needs {ranks} and {there}: {by} {Path(self.file).name} {case}"
+
+    def run(
+        self,
+        job: CaseJob,
+        plan: Plan,
+        report: Callable[[dict[str, Any]], None],
+        ranks: Ranks | None = None,
+    ) -> None:
         """Verify and time one case; every row of the job is reported exactly once.
 
         Args:
             job: the case and its rows.
             plan: device, timer, placements and rounds.
             report: takes `{"event": "stage" | "samples" | "outcome" | "case_done", …}`.
+            ranks: this process among those that run the case, each with the same job; left out: it is alone.
         """
-        CaseRun(self, job, plan, report).run()
+        CaseRun(self, job, plan, report, ranks).run()
 
     def place(self, trace: TracebackType | None) -> str:
         """The line of the TOML that an error comes from: `workloads/rmsnorm.toml:28`.

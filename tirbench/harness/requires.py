@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from packaging.requirements import Requirement
 
 if TYPE_CHECKING:
-    from tirbench.harness.case import Requires
+    from tirbench.harness.declarations import Requires
     from tirbench.harness.device import Device
 
 COMPARE: Final = {

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tirbench.harness.device import Device
 from tirbench.model import Estimate, Plan, Timed, TimerName, WorkDone
-from tirbench.timing import bench, midmean
+from tirbench.timing import DistributedBenchContext, bench, midmean
 
 if TYPE_CHECKING:
-    from tirbench.harness.case import Case, Launch, Shared, Timing
+    from tirbench.harness.case import Case, Launch, Shared
+    from tirbench.harness.declarations import Timing
     from tirbench.harness.driver import CaseRun
     from tirbench.harness.verify import Expected
 
@@ -32,13 +32,16 @@ class Choice:
     refused: str | None = None
 
 
-def choose(plan: Plan, timing: Timing) -> Choice:
+def choose(plan: Plan, timing: Timing, world_size: int = 1) -> Choice:
     """The timer of a case; nothing else decides it.
 
-    The command line comes before the workload, the workload before the default of the device.
+    The command line comes before the workload, the workload before the default of the device and of the
+    number of ranks.
 
     A timer that does not fit the device is refused; no other takes its place.
     """
+    if world_size > 1:
+        return Choice("kineto", _refused_over_ranks(plan, timing))
     default: TimerName = "proton" if plan.device == "cuda" else "wall"
     name: Any = plan.timer or timing.name or default
     if plan.device == "cpu" and name != "wall":
@@ -49,6 +52,25 @@ def choose(plan: Plan, timing: Timing) -> Choice:
             "timer wall times CPU work; on a CUDA device use proton, event, cudagraph_proton or kineto",
         )
     return Choice(name)
+
+
+def _refused_over_ranks(plan: Plan, timing: Timing) -> str | None:
+    """Why a case of several ranks is not timed as asked: its protocol is one and fixed."""
+    if plan.device == "cpu":
+        return "several ranks are timed on CUDA devices only"
+    asked = plan.timer or timing.name
+    fixed = {
+        "timer": asked if asked not in (None, "kineto") else None,
+        "l2": timing.l2 if timing.l2 != "cold-dirty" else None,
+        "regime": timing.regime if timing.regime != "burst" else None,
+        "warmup": timing.warmup,
+        "repeat": timing.repeat,
+        "cudagraph_rep": timing.cudagraph_rep,
+    }
+    given = [f"{name} {value}" for name, value in fixed.items() if value is not None]
+    if not given:
+        return None
+    return f"timing over ranks has one protocol, of kineto with fixed counts: without {', '.join(given)}"
 
 
 @dataclass(slots=True)
@@ -96,7 +118,7 @@ def measure_placement(
     """One placement: build, time, verify once more."""
     run.stage("allocate")
     try:
-        case = run.program.open(run.job.case, Device(run.plan.device), placement, shared)
+        case = run.open(placement, shared)
     except Exception as error:  # noqa: BLE001 - tensors are drawn by functions of the workload
         run.fail_all("allocate", error)
         return
@@ -128,7 +150,8 @@ def _time_together(
         return []
     run.stage("time", together[0] if len(together) == 1 else None)
     try:
-        keep(run, call_bench(run, case, launches, choice), measured, placement)
+        result = run.ranks.agree(lambda: call_bench(run, case, launches, choice))
+        keep(run, result, measured, placement)
     except Exception as error:  # noqa: BLE001 - kernels raise what they like
         if len(together) == 1:
             run.fail(together[0], "time", error)
@@ -148,17 +171,19 @@ def call_bench(
     run: CaseRun, case: Case, launches: Mapping[str, Launch], choice: Choice
 ) -> dict[str, Any]:
     """`bench()` with the protocol of MEASURING, section 2, and what the workload overrides of it."""
+    if run.ranks.world_size > 1:
+        return _bench_over_ranks(run, case, launches, choice)
     timing = run.program.timing
     budgets = {
         name: value
         for name in ("warmup", "repeat", "cudagraph_rep")
         if (value := getattr(timing, name)) is not None
     }
-    restore = case.memory.restore if case.memory.restored else None
+    reset = case.before_launch
     result: dict[str, Any] = bench(
         dict(launches),
         timer=choice.name,
-        prepare=None if restore is None else dict.fromkeys(launches, restore),
+        prepare=None if reset is None else dict.fromkeys(launches, reset),
         # A sustained regime is one implementation's own: what runs beside it would share its power budget.
         order="interleaved" if timing.regime == "burst" else "blocked",
         calls=None if budgets else "auto",
@@ -167,6 +192,31 @@ def call_bench(
         cooldown_s=timing.cooldown_s or 0.0,
         rounds=timing.rounds or run.plan.rounds,
         **budgets,
+    )
+    return result
+
+
+def _bench_over_ranks(
+    run: CaseRun, case: Case, launches: Mapping[str, Launch], choice: Choice
+) -> dict[str, Any]:
+    """`bench()` with its protocol over ranks, which nothing overrides; on every rank at once."""
+    import torch
+
+    reset = case.before_launch
+    context = DistributedBenchContext(
+        rank=run.ranks.rank,
+        world_size=run.ranks.world_size,
+        barrier=run.ranks.barrier,
+        max_reduce=run.ranks.max_reduce,
+        stream=torch.cuda.current_stream(),
+    )
+    result: dict[str, Any] = bench(
+        dict(launches),
+        timer=choice.name,
+        prepare=None if reset is None else dict.fromkeys(launches, reset),
+        cooldown_s=run.program.timing.cooldown_s or 0.0,
+        rounds=run.program.timing.rounds or run.plan.rounds,
+        distributed=context,
     )
     return result
 

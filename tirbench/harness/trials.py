@@ -204,7 +204,7 @@ class TrialCase(SidesOfCase):
         launch = side.run.build(side.case, side.case.implementations[one])
         if launch is None:
             return
-        side.case.memory.restore()
+        side.case.reset()
         declared = side.case.implementations[one]
         try:
             with triton.own_compiler(compiled_by_torch=declared.compiled_by_torch):

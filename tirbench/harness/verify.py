@@ -80,6 +80,10 @@ class Expected:
         said = []
         if case.memory.restored:
             said.append(f"{', '.join(case.memory.restored)} restored, untimed")
+        if case.declared_prepare is not None:
+            said.append("prepare of [ranks] before every launch, untimed")
+        if case.device.world_size > 1:
+            said.append(f"over {case.device.world_size} ranks, the slowest of which counts")
         if declared.returns:
             said.append("returns its own memory")
         skipped = [
@@ -114,6 +118,8 @@ def verify(
     memory = case.memory
     memory.restore()
     memory.poison()
+    if case.preparation is not None:
+        case.preparation()
     for name in declared.returns:
         if name in expected.want:
             poison_allocator(case.device.torch, memory[name].nbytes)

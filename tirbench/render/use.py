@@ -30,6 +30,8 @@ def outputs_of(case: Case, item: BoundImplementation) -> tuple[str, ...] | None:
 def temporary(case: Case) -> set[str]:
     """Tensors that only initialisers read: they are freed before anything runs."""
     used = set(names_in(tuple(item.context.args for item in case.implementations if item.context)))
+    if case.prepare is not None:
+        used |= set(names_in(case.prepare.args))
     for item in case.implementations:
         used |= set(item.returns)
         for step in item.steps:

@@ -53,6 +53,7 @@ class Writer:
             "description": self.workload.description,
             "seed": self.workload.seed,
             "timing": _timing(self.workload.timer),
+            "several_ranks": any((case.world_size or 1) > 1 for case in cases),
             "uses_functions": any(re.search(r"\bf\.", text) for text in texts),
             "uses_triton_dtypes": any(map(passes_dtype_to_triton, cases)),
         }
@@ -60,14 +61,18 @@ class Writer:
     def case(self, case: Case) -> Mapping[str, Any]:
         """One function of the program."""
         freed = temporary(case)
+        head = [literal(case.id), literal(dict(case.values))]
+        if case.world_size is not None:
+            head.append(Source(f"world_size={literal(case.world_size)}"))
         kept = [tensor.name for tensor in case.tensors if tensor.name not in freed]
         return {
-            "head": wrap("@program.case(", (literal(case.id), literal(dict(case.values))), ")", 0),
+            "head": wrap("@program.case(", head, ")", 0),
             "function": function_of(case.id),
             "uses_device": any("device." in text for text in code_of(case)),
             "targets": targets(kept),
             "tensors": [self.tensor(tensor, tensor.name in freed) for tensor in case.tensors],
             "computed": [self.computed(function) for function in case.inits],
+            "prepare": self.prepare(case),
             "implementations": [
                 self.implementation(case, item)
                 for item in case.implementations
@@ -124,6 +129,19 @@ class Writer:
             _lambda(function),
         )
         return placed(wrap("tb.Computed(", parts, ")", 12), self.place(function.path), ",")
+
+    def prepare(self, case: Case) -> Mapping[str, Source] | None:
+        """The builder of what `[ranks]` has run before every launch."""
+        if case.prepare is None:
+            return None
+        taken = {tensor.name for tensor in case.tensors}
+        name = variable(case.prepare.target, taken)
+        return {
+            "head": placed("@case.prepare", self.place(case.prepare.path)),
+            "function": Source(free("prepare", taken)),
+            "load": Source(f"{name} = case.load({literal(case.prepare.target)})"),
+            "call": wrap(f"return lambda: {name}(", emit_arguments(case.prepare.args), ")", 8),
+        }
 
     def implementation(self, case: Case, item: BoundImplementation) -> Mapping[str, Any]:
         """One builder of a launch closure."""

@@ -82,6 +82,8 @@ def show(case: Case) -> str:
     lines += ["", "  work", *_indented(_work(case))]
     if case.world_size is not None:
         lines += ["", f"  ranks: {case.world_size}"]
+    if case.prepare is not None:
+        lines.append(f"    before every launch, untimed: {_call(case.prepare)}")
     return "\n".join(text.plain(line).rstrip() for line in lines) + "\n"
 
 

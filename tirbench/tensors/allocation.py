@@ -306,7 +306,9 @@ def _placed(cls: type[Tensors], recipe: _Recipe, arena: Arena, placement: int) -
             block, places = arena.lay_out(sizes, placement, memory=kind)
             for name, offset in places.offsets.items():
                 owned = recipe.storages[name]
-                bases[name] = owned.over(_unrelated(block[offset : offset + owned.nbytes]))
+                place = block[offset : offset + owned.nbytes]
+                # The other ranks find a symmetric tensor by its storage, which is that of the block.
+                bases[name] = owned.over(place if kind == "symmetric" else _unrelated(place))
                 guards[name] = guard.guard(name, owned, block, offset)
     for name, one in recipe.specs.items():
         if one.temporary and one.view is None:

@@ -127,8 +127,8 @@ def needed_bytes(sizes: Mapping[str, int]) -> int:
 
 
 def _allocate(nbytes: int, device: torch.device, memory: Memory) -> torch.Tensor:
-    """Memory of the device; symmetric over the ranks where there are ranks."""
-    if memory == "symmetric" and torch.distributed.is_initialized():
+    """Memory of the device; symmetric over the ranks where there are ranks, and GPUs to share it."""
+    if memory == "symmetric" and device.type == "cuda" and torch.distributed.is_initialized():
         from torch.distributed import _symmetric_memory
 
         return _symmetric_memory.empty(nbytes, dtype=torch.uint8, device=device)
