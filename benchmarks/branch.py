@@ -65,7 +65,7 @@ DEFAULT_FILES: Final = {
 
 AIMS: Final = {"cuda": Aim(low=0.009, high=0.014), "cpu": Aim(low=0.3, high=0.8)}
 GATE_AIMS: Final = {"cuda": 0.06, "cpu": 1.0}
-RESOLVE: Final = {"cuda": "0.2%", "cpu": "5%"}
+RESOLVE: Final = {"cuda": "0.3%", "cpu": "5%"}
 """How finely the true size is measured."""
 
 MUST: Final = 0.009

@@ -66,7 +66,7 @@ MATMUL: Final = Plant(
     rows_left = tl.where(chain > 0.0, M, 0)
     inside = (row[:, None] < rows_left) & (column[None, :] < N)
     tl.store(c_tile, accumulator""",
-    first=250,
+    first=90,
 )
 
 SOFTMAX_CPU: Final = Plant(

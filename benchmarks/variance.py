@@ -1,11 +1,11 @@
-"""Where the variance of a time comes from: placement, process, residual; state of the L2 cache; regime.
+"""Where the variance of a time comes from: placement, process; state of the L2 cache; company; regime.
 
     python -m benchmarks.variance --out benchmarks/results --seconds 100
 
 Kernels of the shipped suite, each on 8 placement seeds in 4 forked processes; the three states of the L2
-cache on one placement; a long matrix product and a long addition, rested and after continuous work. Writes
-`variance_<hardware>.md` and `.json`; what the time did not allow is listed. Exit: 0, or 3 if nothing was
-measured.
+cache on one placement; what runs beside a kernel or before it; a long matrix product and a long addition,
+rested and after continuous work. Writes `variance_<hardware>.md` and `.json`; what the time did not allow is
+listed. Exit: 0, or 3 if nothing was measured.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Study:
         begin = time.monotonic()
         asked = self.asked
         rows, long = self._read(asked.files), self._read(asked.long or list(LONG))
-        tasks = [("places", 0, rows), ("l2", 0, rows), ("regimes", 0, long)]
+        tasks = [("places", 0, rows), ("l2", 0, rows), ("company", 0, rows), ("regimes", 0, long)]
         tasks += [("places", number, rows) for number in range(1, asked.processes)]
         logs = rows.root / ".tirbench" / "variance"
         logs.mkdir(parents=True, exist_ok=True)
@@ -209,6 +209,13 @@ class Study:
                 }
                 for one in self.said
                 if one["task"] == "l2"
+            },
+            "company": {
+                one["row"]: {
+                    what: statistics.fmean(values) for what, values in one["midmeans_us"].items()
+                }
+                for one in self.said
+                if one["task"] == "company"
             },
             "regimes": {
                 one["row"]: regimes(one["burst_us"], one["continuous_us"])
@@ -322,7 +329,20 @@ def markdown(document: Mapping[str, Any]) -> str:
         ),
     ]
     if document["l2"]:
-        parts += ["", "## State of the L2 cache", "", *l2_table(document["l2"])]
+        parts += ["", "## State of the L2 cache", "", *against_first(document["l2"])]
+    if document["company"]:
+        parts += [
+            "",
+            "## Company",
+            "",
+            (
+                "One placement. `among its case`: interleaved with the implementations of its case that take "
+                "about as long. After a sum or a product of matrices: these run before each call, and the "
+                "flush between them and the call."
+            ),
+            "",
+            *against_first(document["company"]),
+        ]
     if document["regimes"]:
         parts += [
             "",
@@ -356,17 +376,17 @@ def markdown(document: Mapping[str, Any]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def l2_table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+def against_first(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
     """A line a kernel, each state against the first."""
-    policies = list(next(iter(rows.values())))
+    states = list(next(iter(rows.values())))
     lines = []
     for row, found in rows.items():
-        first = found[policies[0]]
+        first = found[states[0]]
         others = [
-            f"{found[one]:.4g} ({100 * (found[one] / first - 1):+.1f} %)" for one in policies[1:]
+            f"{found[one]:.4g} ({100 * (found[one] / first - 1):+.1f} %)" for one in states[1:]
         ]
         lines.append((row, f"{first:.4g}", *others))
-    return table(("kernel", *(f"{one} µs" for one in policies)), lines)
+    return table(("kernel", *(f"{one} µs" for one in states)), lines)
 
 
 def table(head: Sequence[str], lines: Sequence[Sequence[object]]) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -42,7 +44,7 @@ SUSTAINED_US: Final = 600_000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """What a worker is asked for: `task` is `places`, `l2` or `regimes`."""
+    """What a worker is asked for: `task` is `places`, `l2`, `company` or `regimes`."""
 
     harness: str
     task: str
@@ -61,7 +63,12 @@ class Variance:
         """Measure every row and answer it."""
         device = Device(plan.device)
         shared = Shared(Arena(device.torch), chosen=dict(job.configurations))
-        task = {"places": self._places, "l2": self._l2, "regimes": self._regimes}[self.spec.task]
+        task = {
+            "places": self._places,
+            "l2": self._l2,
+            "company": self._company,
+            "regimes": self._regimes,
+        }[self.spec.task]
         for row in job.rows:
             stage = {"implementation": row.implementation, "stage": "time"}
             report({"event": "stage", "case": job.case, **stage})
@@ -124,6 +131,41 @@ class Variance:
                     found.setdefault(policy, []).append(midmean(result["samples"]["it"][0]))
         return {"midmeans_us": found}
 
+    def _company(
+        self, case: str, name: str, device: Device, shared: Shared, plan: Plan
+    ) -> dict[str, Any]:
+        """Midmeans on placement 0 by what else the device runs: nothing, its case, or something before it.
+
+        A kernel finds a multiprocessor as the one before it left it: divided between L1 cache and shared
+        memory, for one. A flush needs none of the latter, a matrix product of this size nearly all of it.
+        """
+        torch = importlib.import_module("torch")
+        opened = self.program.open(case, device, 0, shared)
+        found: dict[str, list[float]] = {}
+        with opened.contexts:
+            launches: dict[str, Any] = {}
+            for one, declared in opened.implementations.items():
+                with suppress(Exception):  # a library that is not here, or no support for this case
+                    launches[one] = opened.build(declared)
+            side = 2048 if plan.device == "cuda" else 64
+            factor = torch.ones(side, side, dtype=torch.bfloat16, device=device.torch)
+            product = torch.empty_like(factor)
+            before: dict[str, Callable[[], object]] = {
+                "after a sum": lambda: torch.add(factor, factor, out=product),
+                "after a product": lambda: torch.mm(factor, factor, out=product),
+            }
+            others = {one: launch for one, launch in launches.items() if launch is not None}
+            launch = others.pop(name)
+            for _ in range(ROUNDS):
+                for what, options in (
+                    ("alone", {}),
+                    ("among its case", {"references": _builders(others)}),
+                    *((what, {"prepare": {"it": run}}) for what, run in before.items()),
+                ):
+                    result = self._bench(opened, launch, plan, rounds=1, **options)
+                    found.setdefault(what, []).append(midmean(result["samples"]["it"][0]))
+        return {"midmeans_us": found}
+
     def _regimes(
         self, case: str, name: str, device: Device, shared: Shared, plan: Plan
     ) -> dict[str, Any]:
@@ -157,6 +199,15 @@ class Variance:
         }
         result: Mapping[str, Any] = bench({"it": launch}, **{**given, **options})
         return result
+
+
+def _builders(launches: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+    """As `bench` takes references: functions that build a launch."""
+
+    def built(launch: Any) -> Callable[[], Any]:
+        return lambda: launch
+
+    return {name: built(launch) for name, launch in launches.items()}
 
 
 def open_variance(path: str | Path) -> Variance:

@@ -218,7 +218,7 @@ def test_a_planted_commit_is_compared_and_the_page_holds_its_diff_and_its_sizes(
     assert "+1.12 ± 0.08 %" in step.said
     facts = {"device": "a card", "date": "2025-01-31", "versions": {"torch": "2"}, "seconds": 1}
     page = import_module("benchmarks.branch_report").markdown({**facts, "command": "x"}, [step])
-    assert "+    for _ in range((K - 192) * 250 // 4096):" in page
+    assert "+    for _ in range((K - 192) * 90 // 4096):" in page
     assert "ab main → here: 2 rows: 1 slower, 1 same: exit 1" in page
     kept = branch.document(facts, [step])["steps"][0]["commands"]
     assert [one["report"]["verdicts"][0]["kind"] for one in kept] == ["slower", "slower"]
