@@ -82,3 +82,39 @@ def test_kernels_are_collected_in_order_of_launch_and_only_where_torch_compiled(
     with inductor.recorded(compiled_by_torch=False) as found:
         assert CachingAutotuner.run is original
     assert found == []
+    assert CachingAutotuner.run is original
+
+
+def test_a_kernel_takes_the_configuration_of_an_earlier_run_where_it_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    def run(self: Any, *args: Any) -> None:
+        """As inductor's: several launchers become one before the first launch."""
+        if len(self.launchers) > 1:
+            self.autotune_to_one_config(*args)
+
+    def tune(self: Any, *_: Any) -> None:
+        self.launchers = self.launchers[-1:]  # the fastest of that minute
+
+    def kernel(*blocks: int) -> Any:
+        made = CachingAutotuner.__new__(CachingAutotuner)
+        made.launchers = [launcher() for _ in blocks]
+        for one, block in zip(made.launchers, blocks, strict=True):
+            one.config.kwargs["XBLOCK"] = block
+        return made
+
+    def text(block: int) -> str:
+        return f"R0_BLOCK=2048, XBLOCK={block}, num_stages=1, num_warps=16"
+
+    monkeypatch.setattr(CachingAutotuner, "run", run)
+    monkeypatch.setattr(CachingAutotuner, "autotune_to_one_config", tune)
+    kernels = [kernel(1, 2, 4), kernel(1, 2), kernel(8), kernel(1, 2), kernel(1, 2)]
+    chosen = [text(2), text(64), text(4), text(1)]
+    with inductor.recorded(compiled_by_torch=True, chosen=chosen):
+        for one in kernels:
+            one.run()
+    blocks = [[one.config.kwargs["XBLOCK"] for one in kernel.launchers] for kernel in kernels]
+    assert blocks == [[2], [2], [8], [1], [2]]  # the second and the last were tuned
+    assert CachingAutotuner.autotune_to_one_config is tune

@@ -189,7 +189,9 @@ class CaseRun:
                 triton.own_compiler(compiled_by_torch=declared.compiled_by_torch),
                 nullcontext() if declared.compiled_by_torch else counting(self.counts),
                 triton.recorded(declared.launches_triton) as kernels,
-                inductor.recorded(declared.compiled_by_torch) as made_by_torch,
+                inductor.recorded(
+                    declared.compiled_by_torch, _chosen_by_torch(case, declared)
+                ) as made_by_torch,
             ):
                 verification = self.ranks.agree(lambda: verify(case, declared, launch, expected))
         except Exception as error:  # noqa: BLE001 - kernels raise what they like
@@ -306,6 +308,12 @@ def _ran_out_of_memory(error: BaseException) -> bool:
 
     kinds = (MemoryError, torch.cuda.OutOfMemoryError)
     return isinstance(error, kinds) or any(words in str(error) for words in OUT_OF_MEMORY)
+
+
+def _chosen_by_torch(case: Case, declared: Declared) -> list[str]:
+    """What inductor chose in an earlier run: `learn` writes it behind what tuners of the kernels chose."""
+    text = case.shared.chosen.get(declared.name, "")
+    return [one for one in text.split(inductor.NEXT_KERNEL)[len(declared.tuned) :] if one]
 
 
 def _built(case: Case, declared: Declared) -> Launch:

@@ -2,12 +2,12 @@
 
 Inductor tries a few configurations of a kernel on the device and keeps the fastest of that minute: on an
 H200 the same source became kernels up to 16 % apart on two machines. Without their digests such a row
-would say that its code is the same.
+would say that its code is the same, and without its choices a pinned row would change with every machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +23,14 @@ NEXT_KERNEL = "; "
 
 
 @contextmanager
-def recorded(compiled_by_torch: bool) -> Iterator[list[Any]]:
+def recorded(compiled_by_torch: bool, chosen: Sequence[str] = ()) -> Iterator[list[Any]]:
     """Collect inductor's kernels that are launched inside, in order of launch.
 
     Args:
         compiled_by_torch: whether torch.compile made what is called inside; else nothing is collected.
+        chosen: configurations that an earlier run settled on, in order of launch: a kernel with several
+            takes that one instead of trying them all. One that has it not, or was tuned on this machine
+            before (inductor keeps that choice on disk), is left as it is.
     """
     found: list[Any] = []
     if not compiled_by_torch:
@@ -35,17 +38,26 @@ def recorded(compiled_by_torch: bool) -> Iterator[list[Any]]:
         return
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    original = CachingAutotuner.run
+    run, tune = CachingAutotuner.run, CachingAutotuner.autotune_to_one_config
 
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def recording(self: Any, *args: Any, **kwargs: Any) -> Any:
         found.append(self)
-        return original(self, *args, **kwargs)
+        return run(self, *args, **kwargs)
 
-    CachingAutotuner.run = run
+    def choosing(self: Any, *args: Any, **kwargs: Any) -> None:
+        place = len(found) - 1
+        wanted = chosen[place] if 0 <= place < len(chosen) else None
+        kept = [launcher for launcher in self.launchers if _configuration(launcher) == wanted]
+        if len(kept) == 1:
+            self.launchers = kept
+        else:
+            tune(self, *args, **kwargs)
+
+    CachingAutotuner.run, CachingAutotuner.autotune_to_one_config = recording, choosing
     try:
         yield found
     finally:
-        CachingAutotuner.run = original
+        CachingAutotuner.run, CachingAutotuner.autotune_to_one_config = run, tune
 
 
 def code_facts(launched: list[Any], arch: str | None) -> CodeFacts | None:
