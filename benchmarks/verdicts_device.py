@@ -188,7 +188,7 @@ def verdict(found: selftest.Tally) -> int:
 # --- The report -------------------------------------------------------------------------------------
 
 HOW: Final = """\
-Every kernel is loaded {loads} times into one worker, from trees of its own, as `ab` loads two revisions: one
+Every kernel is loaded up to {loads} times into one worker, from trees of its own, as `ab` loads two revisions: one
 arena, placement seed k. The first load is verified; the others are the same files and work on its tensors.
 Then sequence after sequence is measured by the protocol of `ab`: sub-blocks in balanced order over all loads,
 burst, the timer, L2 policy and calls of the workload. Any two loads of a sequence are a pair of equal code;
@@ -234,9 +234,15 @@ def markdown(document: Mapping[str, Any], found: selftest.Tally) -> str:
             *(f"* `{one['command']}` ({one['date']})" for one in runs),
             "",
             HOW.format(
-                loads=protocol["loads"],
+                loads=max(one["protocol"]["loads"] for one in runs),
                 workers=protocol["workers"],
                 last=protocol["workers"] - 1,
+            ),
+            "",
+            (
+                f"Asked for are {LEAST_EQUAL} decisions about equal code and {LEAST_PLANTED} about slowdowns "
+                f"of 1 %; here are {found.whole.equal.decisions} and {found.whole.planted.decisions}. Runs "
+                "add up in the file of readings."
             ),
             "",
             "## Equal code",
