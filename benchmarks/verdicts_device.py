@@ -188,9 +188,9 @@ def verdict(found: selftest.Tally) -> int:
 # --- The report -------------------------------------------------------------------------------------
 
 HOW: Final = """\
-Every kernel is loaded up to {loads} times into one worker, from trees of its own, as `ab` loads two revisions: one
-arena, placement seed k. The first load is verified; the others are the same files and work on its tensors.
-Then sequence after sequence is measured by the protocol of `ab`: sub-blocks in balanced order over all loads,
+Every kernel is loaded up to {loads} times into one worker, from trees of its own, as `ab` loads two
+revisions: one arena, placement seed k. The first load is verified; the others are the same files and work on
+its tensors. Then sequence after sequence is measured by the protocol of `ab`: sub-blocks in balanced order over all loads,
 burst, the timer, L2 policy and calls of the workload. Any two loads of a sequence are a pair of equal code;
 readings of the same sequence number from {workers} workers, seeds 0 to {last}, are one row-decision. What it
 asks for beyond that (confirming, or more precision) is measured by fresh workers on the next seeds, as `ab`
