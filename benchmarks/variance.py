@@ -3,7 +3,7 @@
     python -m benchmarks.variance --out benchmarks/results --seconds 100
 
 Kernels of the shipped suite, each on 8 placement seeds in 4 forked processes; the three states of the L2
-cache on one placement; what runs beside a kernel or before it; a long matrix product and a long addition,
+cache on one placement; what runs beside a kernel; a long matrix product and a long addition,
 rested and after continuous work. Writes `variance_<hardware>.md` and `.json`; what the time did not allow is
 listed. Exit: 0, or 3 if nothing was measured.
 """
@@ -337,8 +337,8 @@ def markdown(document: Mapping[str, Any]) -> str:
             "",
             (
                 "One placement. `among its case`: interleaved with the implementations of its case that take "
-                "about as long. After a sum or a product of matrices: these run before each call, and the "
-                "flush between them and the call."
+                "about as long. `kept by a reader`: before each flush all tensors are read by a kernel that "
+                "asks for their lines to be evicted last; `demoted`: and are given normal priority again."
             ),
             "",
             *against_first(document["company"]),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -134,12 +133,11 @@ class Variance:
     def _company(
         self, case: str, name: str, device: Device, shared: Shared, plan: Plan
     ) -> dict[str, Any]:
-        """Midmeans on placement 0 by what else the device runs: nothing, its case, or something before it.
+        """Midmeans on placement 0 by what else runs: nothing, its case, or a reader of the same tensors.
 
-        A kernel finds a multiprocessor as the one before it left it: divided between L1 cache and shared
-        memory, for one. A flush needs none of the latter, a matrix product of this size nearly all of it.
+        A kernel may ask that what it reads be evicted last (inductor does for what it reads twice). A flush
+        has normal priority and leaves such lines where they are, for whoever reads them next.
         """
-        torch = importlib.import_module("torch")
         opened = self.program.open(case, device, 0, shared)
         found: dict[str, list[float]] = {}
         with opened.contexts:
@@ -147,20 +145,13 @@ class Variance:
             for one, declared in opened.implementations.items():
                 with suppress(Exception):  # a library that is not here, or no support for this case
                     launches[one] = opened.build(declared)
-            side = 2048 if plan.device == "cuda" else 64
-            factor = torch.ones(side, side, dtype=torch.bfloat16, device=device.torch)
-            product = torch.empty_like(factor)
-            before: dict[str, Callable[[], object]] = {
-                "after a sum": lambda: torch.add(factor, factor, out=product),
-                "after a product": lambda: torch.mm(factor, factor, out=product),
-            }
             others = {one: launch for one, launch in launches.items() if launch is not None}
             launch = others.pop(name)
             for _ in range(ROUNDS):
                 for what, options in (
                     ("alone", {}),
                     ("among its case", {"references": _builders(others)}),
-                    *((what, {"prepare": {"it": run}}) for what, run in before.items()),
+                    *((what, {"prepare": {"it": run}}) for what, run in _readers(opened, plan)),
                 ):
                     result = self._bench(opened, launch, plan, rounds=1, **options)
                     found.setdefault(what, []).append(midmean(result["samples"]["it"][0]))
@@ -199,6 +190,41 @@ class Variance:
         }
         result: Mapping[str, Any] = bench({"it": launch}, **{**given, **options})
         return result
+
+
+def _readers(opened: Any, plan: Plan) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What reads all tensors of a case before the flush: so that they are kept, and so that they are not."""
+    if plan.device == "cpu":
+        return
+    import torch
+
+    from benchmarks import variance_kernels
+
+    memory = opened.memory
+    storages = {memory[name].untyped_storage().data_ptr(): memory[name] for name in memory.names}
+    words = [
+        torch.empty(0, dtype=torch.int32, device=one.device).set_(one.untyped_storage())
+        for one in storages.values()
+        if one.untyped_storage().nbytes() % 4 == 0
+    ]
+    out = torch.empty(
+        1 + max(one.numel() for one in words) // variance_kernels.BLOCK,
+        dtype=torch.int32,
+        device=words[0].device,
+    )
+
+    def keep() -> None:
+        memory.restore()
+        for one in words:
+            variance_kernels.keep(one, out)
+
+    def demote() -> None:
+        keep()
+        for one in words:
+            variance_kernels.demote(one)
+
+    yield "kept by a reader", keep
+    yield "kept, and demoted", demote
 
 
 def _builders(launches: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:

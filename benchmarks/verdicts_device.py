@@ -190,14 +190,14 @@ def verdict(found: selftest.Tally) -> int:
 HOW: Final = """\
 Every kernel is loaded up to {loads} times into one worker, from trees of its own, as `ab` loads two
 revisions: one arena, placement seed k. The first load is verified; the others are the same files and work on
-its tensors. Then sequence after sequence is measured by the protocol of `ab`: sub-blocks in balanced order over all loads,
-burst, the timer, L2 policy and calls of the workload. Any two loads of a sequence are a pair of equal code;
-readings of the same sequence number from {workers} workers, seeds 0 to {last}, are one row-decision. What it
-asks for beyond that (confirming, or more precision) is measured by fresh workers on the next seeds, as `ab`
-does it. Nobody is told that the code is the same.
+its tensors. Then sequence after sequence is measured by the protocol of `ab`: sub-blocks in balanced order
+over all loads, burst, the timer, L2 policy and calls of the workload. Any two loads of a sequence are a pair
+of equal code; readings of the same sequence number from {workers} workers, seeds 0 to {last}, are one
+row-decision. What it asks for beyond that (confirming, or more precision) is measured by fresh workers on the
+next seeds, as `ab` does it. Nobody is told that the code is the same.
 
-**What is shared here, and is not in `ab`.** Sequences of one row share {workers} processes, where every
-`ab` has fresh ones. What a process does to a pair is therefore in all of them alike; `worker` below is its
+**What is shared here, and is not in `ab`.** Sequences of one row share {workers} processes, where every `ab`
+has fresh ones. What a process does to a pair is therefore in all of them alike; `worker` below is its
 standard deviation, found between processes. Every decision contains it, but all decisions of a row in one run
 contain the same {workers} draws of it. Pairs of one sequence share loads: with a load in common their errors
 are correlated (ρ = ½). Both leave the share of false alarms as it is and make its bound narrower than it
