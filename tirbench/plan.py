@@ -15,6 +15,7 @@ from tirbench.launch import imports_of
 from tirbench.model import (
     Baseline,
     BoundImplementation,
+    BoundLaunch,
     Case,
     CaseJob,
     DeadlineChoice,
@@ -72,6 +73,7 @@ def plan(cases: Iterable[tuple[str, Sequence[Case]]], ask: Ask) -> Planned:
         ask: what is to be done with them.
     """
     planned = Planned()
+    launches: list[BoundLaunch] = []
     for harness, of_workload in cases:
         jobs = [
             job
@@ -87,22 +89,25 @@ def plan(cases: Iterable[tuple[str, Sequence[Case]]], ask: Ask) -> Planned:
                     plan=ask.plan,
                     cases=tuple(jobs),
                     deadlines=_over(workload.deadlines, ask.deadlines),
-                    imports=_imports(of_workload, jobs),
                 )
             )
+            launches += _launches(of_workload, jobs)
+    # Of all jobs alike: the first worker goes on with the next job.
+    imports = imports_of(launches)
+    planned.jobs = [replace(job, imports=imports) for job in planned.jobs]
     return planned
 
 
-def _imports(cases: Sequence[Case], jobs: Sequence[CaseJob]) -> tuple[str, ...]:
-    """What the rows that are asked for import."""
+def _launches(cases: Sequence[Case], jobs: Sequence[CaseJob]) -> list[BoundLaunch]:
+    """Those of the rows that are asked for."""
     asked = {(row.case, row.implementation) for job in jobs for row in job.rows}
-    return imports_of(
-        step.kind
+    return [
+        step
         for case in cases
         for one in case.implementations
         if (case.id, one.name) in asked
         for step in one.steps
-    )
+    ]
 
 
 def _over(below: DeadlineChoice, above: DeadlineChoice) -> DeadlineChoice:

@@ -220,18 +220,25 @@ def test_tuned_kernels_take_what_is_pinned_unless_asked_to_choose_again(
     assert jobs["n3"].configurations == ()
 
 
-def test_a_job_says_what_its_launches_import(tmp_path: Path) -> None:
-    text = TEXT.replace(
-        "[references.cpu_only]",
+def test_every_job_says_what_launches_of_any_import(tmp_path: Path) -> None:
+    """The worker of the first goes on with the others."""
+    tile = (
         '[kernels.tile]\nkind = "tirx"\ntarget = "ops.py:copy_tile"\nargs = { a = "x", b = "y" }\n'
-        'requires = { device = "cuda" }\n[references.cpu_only]',
+        'requires = { device = "cuda" }\n'
+    )
+    compiled = (
+        '[references.compiled]\ntarget = "ops.py:copy"\nargs = ["x", "y"]\ncompile = "default"\n'
     )
     (tmp_path / "ops.py").write_text(KERNELS + "\n\ndef copy_tile(a, b):\n    pass\n")
-    path = tmp_path / "w.toml"
-    path.write_text(text)
-    cases = expand(load(path))
-    found = {
-        device: [job.imports for job in plan([("", cases)], Ask(plan=Plan(device=device))).jobs]
-        for device in ("cuda", "cpu")
-    }
-    assert found == {"cuda": [("tvm_tirx.tirx",)], "cpu": [()]}
+    for name, more in (("plain", ""), ("tile", tile), ("compiled", compiled)):
+        text = TEXT.replace("[references.cpu_only]", f"{more}[references.cpu_only]")
+        (tmp_path / f"{name}.toml").write_text(text)
+
+    def imports(device: Literal["cuda", "cpu"], *names: str) -> list[tuple[str, ...]]:
+        cases = [("", expand(load(tmp_path / f"{name}.toml"))) for name in names]
+        return [job.imports for job in plan(cases, Ask(plan=Plan(device=device))).jobs]
+
+    assert imports("cuda", "plain", "tile") == [("tvm_tirx.tirx",), ("tvm_tirx.tirx",)]
+    assert imports("cpu", "plain", "tile") == [(), ()]  # the tile needs a GPU
+    (found,) = imports("cpu", "compiled")
+    assert "torch._inductor.compile_fx" in found

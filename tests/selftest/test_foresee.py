@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tirbench.model import Row
+from tirbench.model import BoundLaunch, Row
 from tirbench.selftest import Asked, foresee
 from tirbench.selftest.foresee import UNPINNED_US, Foreseen, _known
 from tirbench.selftest.trees import TrialRow
@@ -28,7 +28,8 @@ def seen(**changed: object) -> Foreseen:
 
 def trial_row(kind: str = "triton", unplanted: str = "") -> TrialRow:
     row = Row(workload="w", case="a", implementation="k", role="kernel")
-    return TrialRow(row=row, source="", slower_than=0.01, unplanted=unplanted, kinds=(kind,))
+    launch = BoundLaunch(kind=kind, target="", path=())
+    return TrialRow(row=row, source="", slower_than=0.01, unplanted=unplanted, launches=(launch,))
 
 
 def test_rows_are_told_by_workload_and_by_duration() -> None:

@@ -16,6 +16,7 @@ from tirbench.comparing.sides import Sides
 from tirbench.judge import read_worker
 from tirbench.launch import imports_of
 from tirbench.model import (
+    BoundLaunch,
     CaseJob,
     CodeFacts,
     Failed,
@@ -195,14 +196,14 @@ class Bench:
 
     def _imports(self, pairs: Sequence[Pair], turn: tuple[str, ...]) -> tuple[str, ...]:
         """What the arms of these rows import."""
-        kinds: set[str] = set()
+        launches: list[BoundLaunch] = []
         for pair in pairs:
             for side, name in _arms(pair, turn):
                 tree = self.sides.head if side == "head" else self.sides.base
                 case = tree.case(*pair.place)
                 ours = () if case is None else case.implementations
-                kinds.update(step.kind for one in ours if one.name == name for step in one.steps)
-        return imports_of(kinds)
+                launches += (step for one in ours if one.name == name for step in one.steps)
+        return imports_of(launches)
 
     def _spec(
         self, workload: str, placement: int, pairs: Sequence[Pair], turn: tuple[str, ...]

@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 PRELOAD: Final = (
     "torch",
     "triton",
-    # torch.compile imports these on its first use: 2.6 s in every worker, against 1.7 s once.
-    "torch._dynamo",
-    "torch._inductor.compile_fx",
-    "torch._inductor.async_compile",
     "tirbench.codec",
     "tirbench.harness",
 )

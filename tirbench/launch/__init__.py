@@ -15,6 +15,7 @@ from tirbench.errors import UsageError
 from tirbench.launch import build, call, cuda, tirx, triton
 from tirbench.launch.emit import Source, emit, emit_arguments, emit_tuple, literal
 from tirbench.launch.kind import Kind, Option, Step, Syntax
+from tirbench.model import BoundLaunch
 
 GROUP: Final = "tirbench.launch"
 """The entry-point group through which packages add kinds."""
@@ -68,9 +69,9 @@ def kind_of(name: str) -> Kind:
     return kinds()[name]
 
 
-def imports_of(names: Iterable[str]) -> tuple[str, ...]:
-    """What launches of the kinds with these names import, each once."""
-    found = {module for name in set(names) for module in kind_of(name).imports}
+def imports_of(launches: Iterable[BoundLaunch]) -> tuple[str, ...]:
+    """What launches import that takes long, each module once."""
+    found = {module for one in launches for module in kind_of(one.kind).imports(one)}
     return tuple(sorted(found))
 
 

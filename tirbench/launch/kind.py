@@ -84,8 +84,8 @@ class Kind:
         arguments: bound launch → arguments of the call, as source.
         options: bound launch → the kind's own options, as source.
         syntax: what a workload may say of it.
-        imports: modules that take long to import and that every launch needs. They are imported once, in
-            the process that workers are forked from, so they must neither touch a device nor start threads.
+        imports: bound launch → modules that it needs and that take long to import. They are imported once,
+            in the process that workers are forked from: they must neither touch a device nor start threads.
     """
 
     name: str
@@ -95,4 +95,4 @@ class Kind:
     arguments: Callable[[BoundLaunch], tuple[Source, ...]]
     options: Callable[[BoundLaunch], Mapping[str, Source]] = field(default=lambda _: {})
     syntax: Syntax = Syntax()
-    imports: tuple[str, ...] = ()
+    imports: Callable[[BoundLaunch], tuple[str, ...]] = field(default=lambda _: ())

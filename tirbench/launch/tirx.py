@@ -25,7 +25,7 @@ KIND = Kind(
     closure=True,
     arguments=lambda launch: emit_arguments(launch.args),
     syntax=Syntax(suffix=".py", arguments="named"),
-    imports=("tvm_tirx.tirx",),
+    imports=lambda _: ("tvm_tirx.tirx",),
 )
 
 

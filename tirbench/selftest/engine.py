@@ -309,7 +309,7 @@ class Engine:
                 CaseJob(case=case, rows=tuple(one.row for one in of)) for case, of in cases.items()
             ),
             deadlines=self.trees.workloads[workload].deadlines,
-            imports=imports_of(kind for one in mine for kind in one.kinds),
+            imports=imports_of(launch for one in mine for launch in one.launches),
         )
 
     def _of_sides(

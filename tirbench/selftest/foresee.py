@@ -172,7 +172,7 @@ def _known(one: TrialRow, midmean_us: float, asked: Asked) -> Known:
     calls = calls_for(midmean_us)
     launches = calls + math.ceil(calls / kept) * discarded + PILOT_CALLS
     work_us = launches * (midmean_us + flush_us)
-    built = [BUILD_S.get(kind, 2 * COSTLY_S) for kind in one.kinds]
+    built = [BUILD_S.get(launch.kind, 2 * COSTLY_S) for launch in one.launches]
     return Known(
         midmean_us=midmean_us,
         flush_us=flush_us,

@@ -12,7 +12,7 @@ from typing import Final
 
 from tirbench import digest, pipeline
 from tirbench.errors import InputError, UsageError
-from tirbench.model import BoundImplementation, Case, Plan, Row, Workload
+from tirbench.model import BoundImplementation, BoundLaunch, Case, Plan, Row, Workload
 from tirbench.plan import Ask, plan
 from tirbench.reading import Reading, read
 from tirbench.selection import Chosen, Selection
@@ -35,14 +35,14 @@ class TrialRow:
         source: digest of what a person wrote of it.
         slower_than: T of the workload.
         unplanted: why no slowdown is planted in it; empty where one is.
-        kinds: what it launches.
+        launches: what it launches.
     """
 
     row: Row
     source: str
     slower_than: float
     unplanted: str
-    kinds: tuple[str, ...] = ()
+    launches: tuple[BoundLaunch, ...] = ()
 
     @property
     def key(self) -> str:
@@ -129,7 +129,7 @@ def _rows(reading: Reading, asked: Asked) -> Iterator[TrialRow]:
                             source=digest.source(case, row.implementation, known),
                             slower_than=case.slower_than,
                             unplanted="",
-                            kinds=tuple(s.kind for s in _implementation(case, row).steps),
+                            launches=_implementation(case, row).steps,
                         )
 
 
