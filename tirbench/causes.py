@@ -87,9 +87,22 @@ def history(root: Path, name: str) -> tuple[Pinning, ...]:
     for path in paths:
         found += _of_file(root, path, case, implementation)
     if not found:
-        where = "in any baseline that git has" if paths else "and no baseline of such a workload"
-        raise UsageError(f"{name}: pinned nowhere, {where}")
+        raise UsageError(_not_in_git(root, name, known=bool(paths)))
     return tuple(found)
+
+
+def _not_in_git(root: Path, name: str, *, known: bool) -> str:
+    """Why git has no pins of a case: nobody has, or they are not committed."""
+    workload, case, implementation = _parts(name)
+    for folder in ("baselines", "*/baselines"):
+        for file in sorted(root.glob(f"{folder}/*/{workload}.toml")):
+            path = file.relative_to(root).as_posix()
+            baseline = store.read_baseline(root, path)
+            rows = () if baseline is None else baseline.rows
+            if any(r.case == case and implementation in {None, r.implementation} for r in rows):
+                return f"{name}: pinned in {path}, which git does not have yet: commit it"
+    where = "in any baseline that git has" if known else "and no baseline of such a workload"
+    return f"{name}: pinned nowhere, {where}"
 
 
 def _of_file(root: Path, path: str, case: str, implementation: str | None) -> Iterator[Pinning]:

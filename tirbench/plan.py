@@ -153,8 +153,8 @@ def _reason(case: Case, item: BoundImplementation, ask: Ask) -> str | None:
         return skipped
     if case.world_size is not None and case.world_size > 1:
         return (
-            f"needs {case.world_size} ranks, which torchrun starts with what `tirbench compile` writes: "
-            f"torchrun --nproc-per-node {case.world_size} {case.workload.name}.py {case.id}"
+            f"needs {case.world_size} ranks: `tirbench compile` it, then torchrun --nproc-per-node "
+            f"{case.world_size} build/{case.workload.name}.py"
         )
     free = ask.plan.device == "cuda" or ask.explicit
     if not free and not case.selected_by & {"smoke", "cpu"}:

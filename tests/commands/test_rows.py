@@ -35,6 +35,8 @@ def test_history_names_every_commit_that_changed_a_row_and_no_other(
     repository: Repository, make_run: MakeRun, pin: Pin, invoke: Callable[..., Result]
 ) -> None:
     pin(make_run())
+    early = str(invoke(history.command, "scale/n64").exception)
+    assert early.endswith("scale.toml, which git does not have yet: commit it")
     first = repository.commit("All of them")
     pin(make_run({"n64/theirs": 8.0}))
     repository.commit("Another row")

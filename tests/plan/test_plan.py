@@ -163,10 +163,7 @@ def test_a_case_of_several_ranks_says_how_it_is_started(cases: tuple[Case, ...])
     ranked = [replace(case, world_size=2) for case in cases if case.id == "n1"]
     planned = plan([("w.py", ranked)], asked("cuda"))
     assert not planned.jobs
-    sentence = (
-        "needs 2 ranks, which torchrun starts with what `tirbench compile` writes: "
-        "torchrun --nproc-per-node 2 w.py n1"
-    )
+    sentence = "needs 2 ranks: `tirbench compile` it, then torchrun --nproc-per-node 2 build/w.py"
     assert set(answers(planned, "n1").values()) == {sentence}
 
 
