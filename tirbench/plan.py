@@ -7,7 +7,7 @@ a CPU, and every other row says why it was not run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal
 
@@ -73,7 +73,6 @@ def plan(cases: Iterable[tuple[str, Sequence[Case]]], ask: Ask) -> Planned:
         ask: what is to be done with them.
     """
     planned = Planned()
-    launches: list[BoundLaunch] = []
     for harness, of_workload in cases:
         jobs = [
             job
@@ -89,25 +88,19 @@ def plan(cases: Iterable[tuple[str, Sequence[Case]]], ask: Ask) -> Planned:
                     plan=ask.plan,
                     cases=tuple(jobs),
                     deadlines=_over(workload.deadlines, ask.deadlines),
+                    imports=imports_of(_launches(of_workload, jobs)),
                 )
             )
-            launches += _launches(of_workload, jobs)
-    # Of all jobs alike: the first worker goes on with the next job.
-    imports = imports_of(launches)
-    planned.jobs = [replace(job, imports=imports) for job in planned.jobs]
     return planned
 
 
-def _launches(cases: Sequence[Case], jobs: Sequence[CaseJob]) -> list[BoundLaunch]:
+def _launches(cases: Sequence[Case], jobs: Sequence[CaseJob]) -> Iterator[BoundLaunch]:
     """Those of the rows that are asked for."""
     asked = {(row.case, row.implementation) for job in jobs for row in job.rows}
-    return [
-        step
-        for case in cases
-        for one in case.implementations
-        if (case.id, one.name) in asked
-        for step in one.steps
-    ]
+    for case in cases:
+        for one in case.implementations:
+            if (case.id, one.name) in asked:
+                yield from one.steps
 
 
 def _over(below: DeadlineChoice, above: DeadlineChoice) -> DeadlineChoice:
