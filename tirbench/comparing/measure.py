@@ -53,7 +53,7 @@ class Seen:
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """Runs workers for the pairs of a comparison, one workload and placement seed a worker.
+    """Runs workers for the pairs of a comparison, one placement seed a worker.
 
     Attributes:
         seen: what each worker says, by row, in order.
@@ -84,17 +84,18 @@ class Bench:
     ) -> dict[str, list[PairReading]]:
         """Fresh workers for every row, each on the next placement seed; what they read, by row.
 
-        Placement by placement over all workloads, so that what one worker learns the next one has.
+        Placement by placement over all workloads, so that what one worker learns the next one has. On one
+        placement they share a worker: what a process does to a time it does to both sides of it.
         """
         found: dict[str, list[PairReading]] = {}
-        for workload, placement, rows in _batches(wanted):
+        for placement, rows in _placements(wanted):
             alive = [pairs[key] for key in rows if key not in self.failed]
             together = [pair for pair in alive if pair.key not in self.apart]
             apart = [pair for pair in alive if pair.key in self.apart]
             both = [("base", "head")]
             for key, data in (
-                *self._run(workload, placement, together, both),
-                *self._run(workload, placement, apart, _turns(placement)),
+                *self._run(placement, together, both),
+                *self._run(placement, apart, _turns(placement)),
             ):
                 try:
                     seen = _seen(data)
@@ -107,17 +108,13 @@ class Bench:
         return found
 
     def _run(
-        self,
-        workload: str,
-        placement: int,
-        pairs: Sequence[Pair],
-        turns: Sequence[tuple[str, ...]],
+        self, placement: int, pairs: Sequence[Pair], turns: Sequence[tuple[str, ...]]
     ) -> list[tuple[str, dict[str, Any]]]:
         """One worker for each turn; what all of them say of a row, together."""
         said: dict[str, list[tuple[tuple[str, ...], dict[str, Any]]]] = {}
         for turn in turns:
             alive = [pair for pair in pairs if pair.key not in self.failed]
-            for key, data in self._worker(workload, placement, alive, turn) if alive else ():
+            for key, data in self._worker(placement, alive, turn) if alive else ():
                 said.setdefault(key, []).append((turn, data))
         whole = {key: of_row for key, of_row in said.items() if key not in self.failed}
         joined = [
@@ -129,23 +126,35 @@ class Bench:
         return joined
 
     def _worker(
-        self, workload: str, placement: int, pairs: Sequence[Pair], turn: tuple[str, ...]
+        self, placement: int, pairs: Sequence[Pair], turn: tuple[str, ...]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """One worker: all of these rows of a workload on one placement seed, both sides or one."""
+        """One worker: all of these rows on one placement seed, workload after workload, both sides or one."""
         from tirbench.execute import execute
         from tirbench.execute.events import Reported, RowDone
 
-        job = self._job(workload, placement, pairs, turn)
+        of: dict[str, list[Pair]] = {}
+        for pair in pairs:
+            of.setdefault(pair.row.workload, []).append(pair)
+        imports = self._imports(pairs, turn)
+        jobs = [
+            replace(self._job(workload, placement, mine, turn), imports=imports)
+            for workload, mine in of.items()
+        ]
         last: dict[str, dict[str, Any]] = {}
         done: dict[str, Outcome] = {}
         events = execute(
-            [job], log_dir=self.logs, workers=self.workers, on_wait=self.say, opener=OPENER
+            jobs,
+            log_dir=self.logs,
+            workers=self.workers,
+            on_wait=self.say,
+            opener=OPENER,
+            shared=True,
         )
         with closing(events):
             for event in events:
                 if isinstance(event, Reported) and event.data.get("event") == "pair":
                     data = dict(event.data)
-                    last[f"{workload}/{data['case']}/{data['implementation']}"] = data
+                    last[f"{event.workload}/{data['case']}/{data['implementation']}"] = data
                 elif isinstance(event, RowDone):
                     done[event.outcome.row.key] = event.outcome
                 self.watch(event)
@@ -191,7 +200,6 @@ class Bench:
                 for case, mine in cases.items()
             ),
             deadlines=side.workloads[workload].deadlines,
-            imports=self._imports(pairs, turn),
         )
 
     def _imports(self, pairs: Sequence[Pair], turn: tuple[str, ...]) -> tuple[str, ...]:
@@ -287,16 +295,15 @@ def _joined(said: Sequence[tuple[tuple[str, ...], dict[str, Any]]]) -> dict[str,
     }
 
 
-def _batches(wanted: Sequence[MeasureMore]) -> Iterator[tuple[str, int, list[str]]]:
-    """Workload, placement seed and rows of each worker."""
-    batches: dict[tuple[int, str, int], list[str]] = {}
+def _placements(wanted: Sequence[MeasureMore]) -> Iterator[tuple[int, list[str]]]:
+    """Placement seed and rows of each worker, those of a workload beside each other."""
+    rows: dict[tuple[int, int], list[tuple[str, str]]] = {}
     for more in wanted:
         for index in range(more.workers):
-            batches.setdefault((index, more.row.workload, more.placement + index), []).append(
-                more.row.key
-            )
-    for (_, workload, placement), rows in sorted(batches.items(), key=lambda item: item[0]):
-        yield workload, placement, rows
+            place = (index, more.placement + index)
+            rows.setdefault(place, []).append((more.row.workload, more.row.key))
+    for (_, placement), found in sorted(rows.items()):
+        yield placement, [key for _, key in sorted(found, key=lambda one: one[0])]
 
 
 def _seen(data: dict[str, Any]) -> Seen:

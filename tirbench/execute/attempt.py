@@ -268,10 +268,10 @@ class Attempt:
 
 
 def open_program(worker: WorkerLike, message: dict[str, Any], limits: Limits) -> Fault | None:
-    """Let a fresh worker open its harness.
+    """Let a worker open a harness.
 
     Args:
-        worker: a worker that has done nothing yet.
+        worker: a worker that has done nothing yet, or is done with another harness.
         message: `harness`, `opener` and `plan`.
         limits: deadlines, clock and log.
 

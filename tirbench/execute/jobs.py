@@ -58,6 +58,7 @@ class Surroundings:
         clock: seconds, monotonic.
         sleep: waits for seconds.
         opener: `module:function` that opens a harness in the worker.
+        shared: whether a job goes on in the worker of the one before it, as long as that is sound.
     """
 
     log_dir: Path
@@ -68,6 +69,7 @@ class Surroundings:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     opener: str = OPENER
+    shared: bool = False
 
 
 def execute(
@@ -79,6 +81,7 @@ def execute(
     on_wait: Callable[[str], None] | None = None,
     lock_timeout_s: float | None = None,
     opener: str = OPENER,
+    shared: bool = False,
 ) -> Generator[Event, None, None]:
     """Run every case of every job and yield what happens as it happens.
 
@@ -94,6 +97,7 @@ def execute(
         on_wait: called with a sentence when another run holds the device.
         lock_timeout_s: how long to wait for a device; `None` as long as it takes.
         opener: `module:function` that opens a harness in the worker.
+        shared: as in `Surroundings`.
 
     Yields:
         Events; exactly one `RowDone` for each row asked for.
@@ -112,6 +116,7 @@ def execute(
         lock=lock,
         deadlines=deadlines or Deadlines(),
         opener=opener,
+        shared=shared,
     )
     try:
         with closing(execute_in(surroundings, jobs)) as events:
@@ -129,12 +134,18 @@ def execute_in(surroundings: Surroundings, jobs: Sequence[Job]) -> Generator[Eve
     """
     asked = Counter(row.key for job in jobs for case in job.cases for row in case.rows)
     answered: Counter[str] = Counter()
-    for job in jobs:
-        with closing(_JobRun(surroundings, job).events()) as events:
-            for event in events:
-                if isinstance(event, RowDone):
-                    answered[event.outcome.row.key] += 1
-                yield event
+    run: _JobRun | None = None
+    try:
+        for job in jobs:
+            run = _JobRun(surroundings, job, run)
+            with closing(run.events()) as events:
+                for event in events:
+                    if isinstance(event, RowDone):
+                        answered[event.outcome.row.key] += 1
+                    yield event
+    finally:
+        if run is not None:
+            run.end_worker()
     if asked != answered:
         raise AssertionError(
             f"asked for and answered differ: {asked - answered}, {answered - asked}"
@@ -162,16 +173,21 @@ class _Hopeless(NamedTuple):
 class _JobRun:
     """One job: its worker and, when that is beyond use, the next one."""
 
-    def __init__(self, surroundings: Surroundings, job: Job) -> None:
+    def __init__(self, surroundings: Surroundings, job: Job, before: _JobRun | None) -> None:
+        """Take over the worker that the job before has left, if it has."""
         self._in = surroundings
         self._job = job
         self._worker: WorkerLike | None = None
         self._watch: Watch | None = None
-        self._used = False
+        if before is not None:
+            self._worker, self._watch = before.leave()
+        self._opened = False
+        self._used = self._worker is not None
         self._hopeless: _Hopeless | None = None
 
     def events(self) -> Generator[Event, None, None]:
-        """Run all cases, each while holding its lock."""
+        """Run all cases, each while holding its lock; a sound worker is left to who may have it."""
+        sound = False
         try:
             for case_job in self._job.cases:
                 with ExitStack() as held:
@@ -182,8 +198,10 @@ class _JobRun:
                             self._hopeless = _Hopeless("allocate", _unavailable(error))
                     if case_job.rows:
                         yield from self._case(case_job)
+            sound = self._in.shared
         finally:
-            self._end_worker()
+            if not sound:
+                self.end_worker()
 
     def _case(self, case_job: CaseJob) -> Iterator[Event]:
         """Run one case to its end, in as many workers as it takes."""
@@ -207,7 +225,7 @@ class _JobRun:
             if ending.fault is not None:
                 yield from _failures(ending.judged.guilty, ending.at.stage, ending.fault)
             if ending.replace is not None:
-                self._end_worker()
+                self.end_worker()
                 yield WorkerReplaced(
                     workload=self._job.workload, case=case_job.case, reason=ending.replace
                 )
@@ -227,6 +245,8 @@ class _JobRun:
 
     def _ready(self, limits: Limits) -> tuple[WorkerLike, Watch] | None:
         """A worker with the harness open; `None` when there can be none for this job."""
+        if self._worker is not None and not self._opened:
+            self._open(limits)  # what another job's worker refuses, a fresh one may not
         for last in (False, True):
             if self._hopeless is None and self._worker is None:
                 refusal = self._open(limits)
@@ -238,23 +258,31 @@ class _JobRun:
         return self._worker, self._watch
 
     def _open(self, limits: Limits) -> Fault | None:
-        """Start a worker and have it open the harness; what is wrong if that did not come about."""
-        try:
-            self._worker = self._in.start_worker(self._job)
-        except MeasurementError as error:
-            return _unavailable(error)
-        self._used = False
-        self._watch = self._in.watch(self._job, self._worker.pid)
+        """Have a worker open the harness, a fresh one where there is none; what is wrong, if anything."""
+        if self._worker is None:
+            try:
+                self._worker = self._in.start_worker(self._job)
+            except MeasurementError as error:
+                return _unavailable(error)
+            self._used = False
+            self._watch = self._in.watch(self._job, self._worker.pid)
         message = {
             "harness": self._job.harness,
             "opener": self._in.opener,
             "plan": codec.dump(self._job.plan),
         }
         if (refusal := open_program(self._worker, message, limits)) is not None:
-            self._end_worker()
+            self.end_worker()
+        self._opened = refusal is None
         return refusal
 
-    def _end_worker(self) -> None:
+    def leave(self) -> tuple[WorkerLike | None, Watch | None]:
+        """Give up the worker to another job."""
+        left = self._worker, self._watch
+        self._worker = self._watch = None
+        return left
+
+    def end_worker(self) -> None:
         """End the worker and whatever it started, if there is one."""
         worker, self._worker = self._worker, None
         watch, self._watch = self._watch, None

@@ -57,6 +57,20 @@ def restore(before: Mapping[str, str]) -> None:
             setattr(holder, attribute, _read(text))
 
 
+_first: list[dict[str, str]] = []
+
+
+def anew() -> None:
+    """Put the settings back to what they were when this was called first in this process.
+
+    A process that opens one harness after another must not give the second what the first has set.
+    """
+    if _first:
+        restore(_first[0])
+    else:
+        _first.append(current())
+
+
 def operators() -> dict[str, int]:
     """The operators that Python has registered with torch, and which object each is now.
 

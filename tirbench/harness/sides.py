@@ -78,10 +78,13 @@ def read_spec(path: str | Path) -> dict[str, Any]:
 def open_sides(spec: SideSpec) -> dict[str, Program]:
     """Isolate the trees from each other, then import the harness of each side.
 
+    What another workload has set for the whole process is put back first.
+
     Raises:
         UsageError: a side is no harness.
         Exception: what a side raises when it is imported.
     """
+    settings.anew()
     for tree in spec.trees.values():
         roots.isolate(Path(tree), Path(spec.project))
     programs: dict[str, Program] = {}
