@@ -131,7 +131,13 @@ def test_decisions_of_all_runs_are_counted(
     found = selftest.tallied(records)
     assert found is not None
     whole = found.whole.equal
-    assert whole.decisions + whole.unfinished == 2 * 2 * 2 * 3 + 2 * 2
+    # A busy CPU may hide the slope of a row's delay: then no slowdown is planted in it.
+    quiet = {
+        (one["run"], one["row"], one["sequence"])
+        for one in records
+        if one["type"] == "reading" and "quiet~quiet2" in one["pairs"]
+    }
+    assert whole.decisions + whole.unfinished == 2 * 2 * 2 * 3 + len(quiet)
     assert [one.row for one in found.rows] == list(ROWS)
 
 
