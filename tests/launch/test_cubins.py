@@ -86,6 +86,14 @@ def test_the_folder_is_the_users_and_can_be_moved(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert folder() == tmp_path / "tirbench" / "tirx"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+
+    def homeless(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    with monkeypatch.context() as without:
+        without.setattr(Path, "expanduser", homeless)
+        assert folder().parts[-2:] == ("tirbench", "tirx")
     monkeypatch.setenv("TIRBENCH_CACHE_DIR", str(tmp_path / "elsewhere"))
     assert folder() == tmp_path / "elsewhere" / "tirx"
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import metadata
@@ -43,8 +44,11 @@ def folder() -> Path:
     given = os.environ.get(FOLDER_VARIABLE)
     if given:
         return Path(given) / "tirx"
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "tirbench" / "tirx"
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    except RuntimeError:  # a user without a home, as containers have them
+        base = Path(tempfile.gettempdir()) / f"cache-{os.getuid()}"
+    return base / "tirbench" / "tirx"
 
 
 def keep() -> None:
