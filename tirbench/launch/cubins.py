@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import secrets
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import metadata
@@ -39,15 +38,19 @@ Compile = Callable[[str, str], Sequence[Any]]
 _keeping: list[Compile] = []
 
 
-def folder() -> Path:
-    """Where machine code is kept: of this user, for all projects, as Triton's is."""
+def folder() -> Path | None:
+    """Where machine code is kept: of this user, for all projects, as Triton's is.
+
+    `None` of a user without a home, as containers have them: in a folder of everybody's, anybody could
+    leave code to be run.
+    """
     given = os.environ.get(FOLDER_VARIABLE)
     if given:
         return Path(given) / "tirx"
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    except RuntimeError:  # a user without a home, as containers have them
-        base = Path(tempfile.gettempdir()) / f"cache-{os.getuid()}"
+    except RuntimeError:  # there is no home
+        return None
     return base / "tirbench" / "tirx"
 
 
@@ -55,9 +58,10 @@ def keep() -> None:
     """From now on in this process, TIRx asks the folder before it compiles; called again it does nothing."""
     import tvm_ffi
 
-    if not _keeping:
+    where = folder()
+    if where is not None and not _keeping:
         compile_ = tvm_ffi.get_global_func(CALLBACK)
-        kept = kept_by(compile_, folder(), versions())
+        kept = kept_by(compile_, where, versions())
         tvm_ffi.register_global_func(CALLBACK, kept, override=True)
         _keeping.append(kept)
 
