@@ -63,7 +63,17 @@ def band(within_sds: Collection[float], placements: int, session_sd: float = SES
 
 def with_session(band_: float, old_sd: float, new_sd: float) -> float:
     """A band as it is with another s_session."""
-    return _clipped(max(0.0, (band_ / 3) ** 2 - old_sd * old_sd), new_sd)
+    return _clipped(repeat_variance(band_, old_sd), new_sd)
+
+
+def repeat_variance(band_: float, session_sd: float) -> float:
+    """What a band says of repetition: 2·Σs_w²/K; no less than 0, as a clipped one says less."""
+    return max(0.0, (band_ / 3) ** 2 - session_sd * session_sd)
+
+
+def session_sd_in(row_sd: float | None) -> float:
+    """s_session as it is in the band of a pinned row, which says it where history taught it."""
+    return SESSION_SD if row_sd is None else row_sd
 
 
 def _clipped(repeat: float, session_sd: float) -> float:

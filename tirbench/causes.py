@@ -93,14 +93,9 @@ def history(root: Path, name: str) -> tuple[Pinning, ...]:
 
 def _not_in_git(root: Path, name: str, *, known: bool) -> str:
     """Why git has no pins of a case: nobody has, or they are not committed."""
-    workload, case, implementation = _parts(name)
-    for folder in ("baselines", "*/baselines"):
-        for file in sorted(root.glob(f"{folder}/*/{workload}.toml")):
-            path = file.relative_to(root).as_posix()
-            baseline = store.read_baseline(root, path)
-            rows = () if baseline is None else baseline.rows
-            if any(r.case == case and implementation in {None, r.implementation} for r in rows):
-                return f"{name}: pinned in {path}, which git does not have yet: commit it"
+    for here in sessions(root, name):
+        path = f"{here.folder}/{_parts(name)[0]}.toml"
+        return f"{name}: pinned in {path}, which git does not have yet: commit it"
     where = "in any baseline that git has" if known else "and no baseline of such a workload"
     return f"{name}: pinned nowhere, {where}"
 
@@ -254,7 +249,7 @@ def why(root: Path, kept: store.KeptRun, name: str) -> Why:
 def _rungs(
     pinned: PinnedRow, timed: Timed, kept: store.KeptRun, environment: Environment | None
 ) -> Iterator[Rung]:
-    code = timed.code or CodeFacts(digest=f"src:{timed.source}")
+    code = timed.ran
     yield _rung("problem", pinned.problem, timed.problem, "the number means something else")
     yield _rung(
         "protocol", pinned.protocol, timed.protocol, "timer, L2, regime, budgets or placements"

@@ -112,7 +112,7 @@ def test_tirx_asks_the_folder_before_it_compiles(
 
     original = tvm_ffi.get_global_func(cubins.CALLBACK)
     compiler = Compiler()
-    monkeypatch.setattr(cubins, "_keeping", [])
+    cubins.keep.cache_clear()
     monkeypatch.setenv("TIRBENCH_CACHE_DIR", str(tmp_path))
     try:
         tvm_ffi.register_global_func(cubins.CALLBACK, compiler, override=True)
@@ -123,4 +123,5 @@ def test_tirx_asks_the_folder_before_it_compiles(
             assert (bytes(code), str(form)) == (b"\x7fELF\nkernel", "cubin")
     finally:
         tvm_ffi.register_global_func(cubins.CALLBACK, original, override=True)
+        cubins.keep.cache_clear()
     assert compiler.asked == ["kernel"]

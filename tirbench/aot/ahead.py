@@ -5,7 +5,8 @@ it compiles is found by content: the key of the cache holds the source, the argu
 options, the target and the versions of the compilers. So a launch that is not the one that was built finds
 nothing and compiles for itself, and one that finds something runs what it would have compiled.
 
-Only Triton is built ahead. NVRTC and TIRx compile in memory alone, and torch.compile cannot without a
+Only Triton is built ahead. NVRTC compiles in memory alone, TIRx hands its source to NVRTC when a kernel is
+launched for the first time (`launch.cubins` keeps what comes of it), and torch.compile cannot without a
 context of the device, which a builder must not have while another process measures on it.
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tirbench import store
-from tirbench.bands import SESSION_SD
+from tirbench.bands import repeat_variance, session_sd_in
 from tirbench.calls import LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US, calls_for
 from tirbench.comparing.ask import Asked
 from tirbench.comparing.pairing import Pair, paired
@@ -106,9 +106,8 @@ def known_rows(root: Path, sides: Sides, hardware: str) -> Mapping[str, Known]:
     found: dict[str, Known] = {}
     for workload in sides.head.workloads.values():
         for (case, one), row in Pins.read(root, workload).by_hardware.get(hardware, {}).items():
-            # The band of a pin holds its spread: 3·√(2·s²/5 + s_session²).
-            session_sd = SESSION_SD if row.session_sd is None else row.session_sd
-            spread = max(0.0, (row.band / 3) ** 2 - session_sd**2)
+            # The band of a pin holds its spread: 2·s²/5, of five placements.
+            spread = repeat_variance(row.band, session_sd_in(row.session_sd))
             found[f"{workload.name}/{case}/{one}"] = Known(
                 midmean_us=row.midmean_us,
                 within_sd=math.sqrt(spread * WORKERS / 2),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tirbench import digest, store
-from tirbench.bands import SESSION_SD, Taught, with_session
+from tirbench.bands import Taught, session_sd_in, with_session
 from tirbench.diff.pins import BAND_SLACK
 from tirbench.model import Baseline, Lesson, PinnedRow, SessionReport, SessionRow, Timed, Widened
 from tirbench.store.baseline import is_sealed, sealed
@@ -134,7 +134,7 @@ def _row(baseline: Baseline, row: PinnedRow, taught: Taught) -> SessionRow:
         sessions=own.sessions if own else 0,
         draws=own.draws if own else 0.0,
         band=row.band,
-        in_band=_in_band(row),
+        in_band=session_sd_in(row.session_sd),
     )
 
 
@@ -144,10 +144,6 @@ def _key(baseline: Baseline, row: PinnedRow) -> str:
 
 def _name(baseline: Baseline, row: PinnedRow) -> str:
     return row_name(_key(baseline, row), digest_of_pinned(row))
-
-
-def _in_band(row: PinnedRow) -> float:
-    return SESSION_SD if row.session_sd is None else row.session_sd
 
 
 # --- Learning -------------------------------------------------------------------------------------
@@ -243,7 +239,7 @@ def _widen(root: Path, kept: _Kept, reason: str) -> Iterator[Widened]:
         rows: list[PinnedRow] = []
         for row in baseline.rows:
             sd = taught.of(_name(baseline, row))
-            band = with_session(row.band, _in_band(row), sd)
+            band = with_session(row.band, session_sd_in(row.session_sd), sd)
             if not is_sealed(row) or band <= BAND_SLACK * row.band:
                 rows.append(row)
                 continue

@@ -313,7 +313,7 @@ def _ran_out_of_memory(error: BaseException) -> bool:
 def _chosen_by_torch(case: Case, declared: Declared) -> list[str]:
     """What inductor chose in an earlier run: `learn` writes it behind what tuners of the kernels chose."""
     text = case.shared.chosen.get(declared.name, "")
-    return [one for one in text.split(inductor.NEXT_KERNEL)[len(declared.tuned) :] if one]
+    return [one for one in text.split(triton.NEXT_KERNEL)[len(declared.tuned) :] if one]
 
 
 def _built(case: Case, declared: Declared) -> Launch:

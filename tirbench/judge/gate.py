@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from tirbench.judge.words import share
 from tirbench.model import (
-    CodeFacts,
     Environment,
     Estimate,
     Failed,
@@ -149,7 +148,7 @@ def same_code_as_pinned(pinned: PinnedRow, timed: Timed) -> bool:
     source under another compiler may be other machine code. Both must be equal. A row without facts
     of its code is pinned by its source.
     """
-    code = timed.code or CodeFacts(digest=f"src:{timed.source}")
+    code = timed.ran
     return (code.digest, code.configuration, timed.source) == (
         pinned.code,
         pinned.configuration,

@@ -13,6 +13,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -35,8 +36,6 @@ COMPILERS: Final = (
 
 Compile = Callable[[str, str], Sequence[Any]]
 
-_keeping: list[Compile] = []
-
 
 def folder() -> Path | None:
     """Where machine code is kept: of this user, for all projects, as Triton's is.
@@ -54,16 +53,16 @@ def folder() -> Path | None:
     return base / "tirbench" / "tirx"
 
 
+@cache
 def keep() -> None:
     """From now on in this process, TIRx asks the folder before it compiles; called again it does nothing."""
     import tvm_ffi
 
     where = folder()
-    if where is not None and not _keeping:
+    if where is not None:
         compile_ = tvm_ffi.get_global_func(CALLBACK)
         kept = kept_by(compile_, where, versions())
         tvm_ffi.register_global_func(CALLBACK, kept, override=True)
-        _keeping.append(kept)
 
 
 def kept_by(compile_: Compile, where: Path, compilers: str) -> Compile:

@@ -16,10 +16,8 @@ from typing import Any
 from tirbench.launch.facts import of_kernels
 from tirbench.launch.resources import machine_code, with_occupancy
 from tirbench.launch.sass import text_digest
+from tirbench.launch.triton import NEXT_KERNEL
 from tirbench.model import CodeFacts, MachineCode
-
-NEXT_KERNEL = "; "
-"""Between the configurations of the kernels of one call."""
 
 
 @contextmanager

@@ -199,6 +199,11 @@ class Timed:
     unit: str | None = None
     """Salted short id of the unit it was measured on, where that may not be the run's (`--gpus`)."""
 
+    @property
+    def ran(self) -> CodeFacts:
+        """The code that ran; without facts of its own it is known by its source."""
+        return self.code or CodeFacts(digest=f"src:{self.source}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:

@@ -31,7 +31,7 @@ SEQUENCE_S: Final = 0.1
 """What a sequence takes beside its calls and rests (H200)."""
 
 BUILD_S: Final = {"triton": 0.003, "call": 0.003, "build": 0.003}
-"""What one more load takes where its compiler finds it on disk; other kinds compile it anew."""
+"""What one more load takes where its compiler finds it on disk; of other kinds it is not known."""
 
 COMPILE_S: Final = 0.5
 """What a kernel takes that is compiled for the first time (H200)."""

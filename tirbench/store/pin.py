@@ -22,7 +22,6 @@ from tirbench.bands import OTHER_UNIT, Taught, band
 from tirbench.errors import UsageError
 from tirbench.model import (
     Baseline,
-    CodeFacts,
     Machine,
     Outcome,
     PinnedRow,
@@ -356,7 +355,7 @@ def _follow(old: PinnedRow, new: _Candidate, pinning: Pinning) -> PinnedRow:
 def _fresh(new: _Candidate, pinning: Pinning) -> PinnedRow:
     """The row as if nothing were pinned yet."""
     timed, estimate = new.timed, new.timed.estimate
-    code = timed.code or CodeFacts(digest=f"src:{timed.source}")
+    code = timed.ran
     unchecked = timed.verification.method == "unchecked"
     reason = f"not checked: {timed.verification.detail or 'no oracle'}" if unchecked else ""
     midmean_us = rounded(estimate.midmean_us)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tirbench.bands import Session, SessionTime, Taught, learn
-from tirbench.model import CodeFacts, PinnedRow, Timed
+from tirbench.model import PinnedRow, Timed
 from tirbench.store.baseline import BaselineError, rounded
 from tirbench.store.files import write
 
@@ -68,7 +68,7 @@ def digest_of_pinned(row: PinnedRow) -> str:
 
 def digest_of_timed(timed: Timed) -> str:
     """The digest that a row has as soon as this is pinned."""
-    code = timed.code or CodeFacts(digest=f"src:{timed.source}")
+    code = timed.ran
     return _digest(timed.problem, timed.protocol, code.digest, timed.source, code.configuration)
 
 
