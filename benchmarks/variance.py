@@ -338,8 +338,7 @@ def markdown(document: Mapping[str, Any]) -> str:
             (
                 "One placement. `among its case`: interleaved with the implementations of its case that take "
                 "about as long. `kept by a reader`: before each flush all tensors are read by a kernel that "
-                "asks for their lines to be evicted last; `demoted`: and given normal priority again by "
-                "another one (`applypriority`); `reset`: and by the driver (`cuCtxResetPersistingL2Cache`)."
+                "asks for their lines to be evicted last."
             ),
             "",
             *against_first(document["company"]),

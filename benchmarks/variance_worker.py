@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import statistics
@@ -136,8 +135,8 @@ class Variance:
     ) -> dict[str, Any]:
         """Midmeans on placement 0 by what else runs: nothing, its case, or a reader of the same tensors.
 
-        A kernel may ask that what it reads be evicted last (inductor does for what it reads twice). A flush
-        has normal priority and leaves such lines where they are, for whoever reads them next.
+        That reader asks that what it reads be evicted last, as inductor does for what it reads twice: a
+        flush that left such lines where they are would make a kernel quicker in company.
         """
         opened = self.program.open(case, device, 0, shared)
         found: dict[str, list[float]] = {}
@@ -194,12 +193,12 @@ class Variance:
 
 
 def _readers(opened: Any, plan: Plan) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What reads all tensors of a case before the flush: so that they are kept, and so that they are not."""
+    """What reads all tensors of a case before the flush, and asks for them to be kept."""
     if plan.device == "cpu":
         return
     import torch
 
-    from benchmarks import variance_kernels
+    from benchmarks import kept_kernels
 
     memory = opened.memory
     storages = {memory[name].untyped_storage().data_ptr(): memory[name] for name in memory.names}
@@ -209,7 +208,7 @@ def _readers(opened: Any, plan: Plan) -> Iterator[tuple[str, Callable[[], object
         if one.untyped_storage().nbytes() % 4 == 0
     ]
     out = torch.empty(
-        1 + max(one.numel() for one in words) // variance_kernels.BLOCK,
+        1 + max(one.numel() for one in words) // kept_kernels.BLOCK,
         dtype=torch.int32,
         device=words[0].device,
     )
@@ -217,24 +216,9 @@ def _readers(opened: Any, plan: Plan) -> Iterator[tuple[str, Callable[[], object
     def keep() -> None:
         memory.restore()
         for one in words:
-            variance_kernels.keep(one, out)
-
-    def demote() -> None:
-        keep()
-        for one in words:
-            variance_kernels.demote(one)
-
-    driver = ctypes.CDLL("libcuda.so.1")
-
-    def reset() -> None:
-        keep()
-        torch.cuda.synchronize()
-        if driver.cuCtxResetPersistingL2Cache():
-            raise RuntimeError("cuCtxResetPersistingL2Cache failed")
+            kept_kernels.keep(one, out)
 
     yield "kept by a reader", keep
-    yield "kept, and demoted", demote
-    yield "kept, and reset", reset
 
 
 def _builders(launches: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:

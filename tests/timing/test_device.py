@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import torch
@@ -13,12 +13,49 @@ import torch
 from tirbench.errors import CaptureError, MeasurementError, TimerUnavailable
 from tirbench.timing.device import CudaDevice, open_cuda
 from tirbench.timing.flush import FlushBuffers
+from tirbench.timing.kept_lines import MOST_PERSISTING, Driver, Kernel
+
+if TYPE_CHECKING:
+    from tirbench.model import L2Policy
 
 
 def device_with_l2(monkeypatch: pytest.MonkeyPatch, l2_bytes: int) -> CudaDevice:
     properties = SimpleNamespace(name="fake", L2_cache_size=l2_bytes)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     return CudaDevice(0)
+
+
+class Keeping(Driver):
+    """A driver of a device whose L2 cache keeps so many bytes."""
+
+    def __init__(self, kept: int, log: list[str]) -> None:
+        super().__init__(library=object())
+        self.kept, self.log = kept, log
+
+    def attribute(self, which: int, ordinal: int) -> int:
+        assert (which, ordinal) == (MOST_PERSISTING, 0)
+        return self.kept
+
+    def functions(self, _ptx: bytes, *names: str) -> list[str]:
+        return list(names)
+
+    def launch(self, kernel: Kernel, stream: int) -> None:
+        self.log.append(f"{kernel.function} on {stream}")
+
+
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
+    """Buffers of a few elements on the CPU, in the order in which they are made."""
+    made: list[torch.Tensor] = []
+    zeros = torch.zeros
+
+    def small(*size: object, dtype: torch.dtype, **_: object) -> torch.Tensor:
+        made.append(zeros((64,) if size != ((),) else (), dtype=dtype))
+        return made[-1]
+
+    monkeypatch.setattr(torch, "zeros", small)
+    monkeypatch.setattr(CudaDevice, "stream", lambda _: 7)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -49,28 +86,49 @@ def test_a_flush_that_does_not_fit_says_how_much_it_needs_and_what_needs_none(
         FlushBuffers().flush(device, "cold-dirty")
 
 
-def test_cold_clean_reads_another_buffer_after_the_zeroes(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[torch.Tensor] = []
-    zeros = torch.zeros
-
-    def on_cpu(*size: object, dtype: torch.dtype, **_: object) -> torch.Tensor:
-        small = (4,) if size != ((),) else ()
-        made.append(zeros(small, dtype=dtype))
-        return made[-1]
-
+def test_cold_clean_reads_another_buffer_after_the_zeroes(
+    monkeypatch: pytest.MonkeyPatch, on_cpu: list[torch.Tensor]
+) -> None:
     device = device_with_l2(monkeypatch, 0)
-    monkeypatch.setattr(torch, "zeros", on_cpu)
-    buffers = FlushBuffers()
-    flush = buffers.flush(device, "cold-clean")
+    flush = FlushBuffers(lambda: Keeping(0, [])).flush(device, "cold-clean")
     assert flush is not None
-    dirty, clean, sink = made
+    dirty, clean, sink = on_cpu
     dirty.fill_(7)
     clean.fill_(3)
     flush()
-    assert dirty.tolist() == [0] * 4
-    assert clean.tolist() == [3] * 4
-    assert sink.item() == 12
-    assert buffers.flush(device, "cold-dirty") == dirty.zero_
+    assert dirty.tolist() == [0] * 64
+    assert clean.tolist() == [3] * 64
+    assert sink.item() == 3 * 64
+
+
+@pytest.mark.parametrize("policy", ["cold-dirty", "cold-clean"])
+def test_kept_lines_are_let_go_before_every_flush_on_its_stream(
+    monkeypatch: pytest.MonkeyPatch, on_cpu: list[torch.Tensor], policy: L2Policy
+) -> None:
+    log: list[str] = []
+    buffers = FlushBuffers(lambda: Keeping(1 << 20, log))
+    flush = buffers.flush(device_with_l2(monkeypatch, 0), policy)
+    assert flush is not None
+    first = ["keep on 7", "let_go on 7"]
+    assert log == first  # loaded before any capture
+    monkeypatch.setattr(on_cpu[0], "zero_", lambda: log.append("zero"))
+    for _ in range(2):
+        again = buffers.flush(device_with_l2(monkeypatch, 0), policy)
+        assert again is not None
+        again()
+    assert log == first + [*first, "zero"] * 2  # made once, whoever asks
+
+
+def test_a_cache_that_keeps_nothing_and_one_of_amd_are_only_flushed(
+    monkeypatch: pytest.MonkeyPatch, on_cpu: list[torch.Tensor]
+) -> None:
+    log: list[str] = []
+    device = device_with_l2(monkeypatch, 0)
+    FlushBuffers(lambda: Keeping(0, log)).flush(device, "cold-dirty")
+    monkeypatch.setattr(torch.version, "hip", "6.2")
+    FlushBuffers(lambda: Keeping(1 << 20, log)).flush(device, "cold-dirty")
+    assert log == []
+    assert len(on_cpu) == 2
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,37 @@ def test_a_zero_estimate_falls_back_to_counts_and_says_so(
     assert result["impls"]["f"] == pytest.approx(0.4)
 
 
+@pytest.mark.parametrize("timer", ["event", "proton", "cudagraph_proton", "kineto"])
+def test_a_launch_that_the_host_is_slower_than_is_estimated_without_the_host(
+    gpu: FakeGpu, fake_bench: FakeBench, timer: str
+) -> None:
+    """Else it would get the calls of a long launch, and a group of its own."""
+    kernel = gpu.kernel(5.0)
+
+    def slow() -> None:
+        gpu.host_ns += 150_000
+        kernel()
+
+    options = {"order": "interleaved", "calls": "auto", "timer": timer}
+    protocol = fake_bench({"slow": slow, "quick": kernel}, **options)["benchmark_protocol"]
+    assert protocol["estimates_us"]["slow"] == pytest.approx([5.0], abs=0.2)
+    assert protocol["repeat_counts"]["slow"] == protocol["repeat_counts"]["quick"]
+    assert protocol["groups"] == [["slow", "quick"]]
+
+
+def test_budgets_are_divided_by_what_the_host_takes_as_the_public_protocol_does(
+    gpu: FakeGpu, fake_bench: FakeBench
+) -> None:
+    kernel = gpu.kernel(5.0)
+
+    def slow() -> None:
+        gpu.host_ns += 935_000
+        kernel()
+
+    protocol = fake_bench({"f": slow}, timer="event", repeat=100)["benchmark_protocol"]
+    assert protocol["repeat_counts"]["f"] == [pytest.approx(100 / 0.94, rel=0.02)]
+
+
 def measured(gpu: FakeGpu, fake_bench: FakeBench, times_ms: list[float]) -> dict[str, Any]:
     """A run whose timed events answer these times."""
     gpu.event_answers_ms = [0.065, *[0.005] * 5, 0.065, *[0.005] * 5, *times_ms]

@@ -242,3 +242,21 @@ def test_a_single_rank_is_measured_with_the_distributed_protocol() -> None:
         "print(r['impls']['f'])"
     )
     assert 0.2 < float(in_a_process_of_its_own(code)) < 20
+
+
+# --- what kernels keep in the L2 cache --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timer", ["proton", "cudagraph_proton"])
+def test_a_flush_lets_go_of_what_a_kernel_asked_the_cache_to_keep(timer: str) -> None:
+    from benchmarks.kept_kernels import keep, read
+
+    (x,) = tensors(1 << 20)
+    out = torch.empty(1 << 10, device="cuda")
+    options: dict[str, Any] = {"timer": timer, **QUICK, "calls": 200}
+    launch = {"read": lambda: read(x, out)}
+    alone = bench(launch, **options)["impls"]["read"]
+    kept = bench(launch, prepare={"read": lambda: keep(x, out)}, **options)["impls"]["read"]
+    warm = bench(launch, prepare={"read": lambda: keep(x, out)}, l2="warm", **options)
+    assert warm["impls"]["read"] < 0.8 * alone  # so that there is something to be seen
+    assert kept == pytest.approx(alone, rel=0.03)

@@ -45,10 +45,11 @@ __all__ = ["Read", "environment", "installed_version", "problem", "protocol", "r
 LENGTH: Final = 16
 """Hexadecimal digits of a digest: 64 bits, enough to never meet twice in one suite."""
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 """Raised when the meaning of a time changes without a key of the workload: the table of calls by
 duration, the statistic, the layout of the arena, the flush. 2: every case of a process lies in the same
-pages, and a flush follows the last launch of a graph."""
+pages, and a flush follows the last launch of a graph. 3: lines that kernels asked the L2 cache to keep are
+let go before every flush, and a launch that the host is slower than is estimated without the host."""
 
 IN_ENVIRONMENT: Final = {
     # name in the line: where a machine keeps it, top-level modules of the distribution

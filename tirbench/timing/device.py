@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 # As triton's get_empty_cache_for_benchmark: 256 MiB of int32, whatever the device. A device with
 # more than 128 MiB of L2 gets twice its L2 instead (triton-lang/triton#3943, NVIDIA/TileGym#118).
 FLUSH_BYTES: Final = 256 << 20
+
+# No GPU has a faster clock by now: a wait of so many cycles per µs takes at least as long as it should.
+FASTEST_MHZ: Final = 3_000
 
 # Graphs whose capture has failed. torch's allocators keep a pointer to the graph of a capture that did not
 # end, so it must outlive them.
@@ -75,6 +79,9 @@ class Device(Protocol):
     def fill_one(self) -> None:
         """Launch the smallest kernel there is: write one element."""
 
+    def wait(self, us: float) -> None:
+        """Launch what does nothing for about so long, at least."""
+
 
 class CudaDevice:
     """One GPU through torch.cuda (CUDA or ROCm)."""
@@ -109,6 +116,11 @@ class CudaDevice:
     def synchronize_stream(self) -> None:
         """Wait until the current stream has nothing left to do."""
         torch.cuda.current_stream(self.index).synchronize()
+
+    def stream(self) -> int:
+        """The handle of the current stream."""
+        handle: int = torch.cuda.current_stream(self.index).cuda_stream
+        return handle
 
     def event(self) -> Event:
         """A new event with timing."""
@@ -211,6 +223,11 @@ class CudaDevice:
         if self._one is None:
             self._one = torch.empty(1, dtype=torch.int32, device=f"cuda:{self.index}")
         self._one.zero_()
+
+    def wait(self, us: float) -> None:
+        """Let the current stream wait for so many cycles of the fastest clock that there is."""
+        cycles = math.ceil(us * FASTEST_MHZ)
+        torch.cuda._sleep(cycles)  # noqa: SLF001  # as DeepGEMM; there is no public busy wait
 
 
 def open_cuda(device: object, timer: str) -> CudaDevice:

@@ -213,6 +213,10 @@ class FakeGpu:
         """A kernel of 1 µs."""
         self.run(Work(name="fill_one", us=1.0))
 
+    def wait(self, us: float) -> None:
+        """Nothing, for so long."""
+        self.run(Work(name="wait", us=us))
+
     @contextlib.contextmanager
     def scope(self, name: str) -> Iterator[None]:
         """An open scope of whichever profiler runs."""

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tirbench.timing.references import Failures
     from tirbench.timing.request import Request
 
-# Launches of a pilot at most: the first call, then two estimates (with and without flush), or an
-# estimate and three checks of the stream.
-PILOT_CALLS: Final = 1 + 2 * ESTIMATE_CALLS
+# Launches of a pilot at most: the first call, then three estimates (as it comes, with the host ahead, and
+# without flush), or two of them and three checks of the stream.
+PILOT_CALLS: Final = 1 + 3 * ESTIMATE_CALLS
 
 
 @dataclass(slots=True, kw_only=True)

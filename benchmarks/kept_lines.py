@@ -1,0 +1,202 @@
+"""What undoes it that a kernel asked the L2 cache to keep what it read? About half a minute on a GPU.
+
+    python -m benchmarks.kept_lines --out benchmarks/results
+
+A reader of normal priority is timed after another one has asked for the same lines to be evicted last, with
+different things between the two. `bench()` is told l2="warm", and the flush is part of `prepare`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from benchmarks.variance import table
+from tirbench.execute import describe
+from tirbench.timing import bench, midmean
+
+if TYPE_CHECKING:
+    import torch
+
+    from tirbench.model import L2Policy
+
+MIB: Final = 1 << 20
+SIZES_MIB: Final = (0.5, 4, 16, 40)
+OTHERS_MIB: Final = (4, 8, 12, 16, 24)
+FLUSH_MIB: Final = 256
+CALLS: Final = 300
+
+FIRST: Final = "nothing kept; flush"
+
+Step: TypeAlias = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What precedes a call, and the L2 policy that `bench()` adds to it."""
+
+    name: str
+    prepare: Step
+    l2: L2Policy = "warm"
+
+
+class States:
+    """The states of the cache for the tensor of one size."""
+
+    def __init__(self, words: torch.Tensor, out: torch.Tensor, flush: torch.Tensor) -> None:
+        """Hold the tensors; `flush` is larger than the cache."""
+        import torch
+
+        self.words, self.out, self.flush = words, out, flush
+        self.other = torch.zeros_like(flush)
+        self.driver = ctypes.CDLL("libcuda.so.1")
+
+    def __iter__(self) -> Iterator[State]:
+        """Every state, the one with nothing kept first and last."""
+        from benchmarks.kept_kernels import demote, write
+
+        zero = self.flush.zero_
+        yield State(name=FIRST, prepare=zero)
+        yield State(name="kept; no flush", prepare=self.keep)
+        yield State(name="kept; flush", prepare=_all(self.keep, zero))
+        twice = _all(self.keep, zero, self.other.zero_)
+        yield State(name="kept; two flushes of other buffers", prepare=twice)
+        demoted = _all(self.keep, partial(demote, self.words), zero)
+        yield State(name="kept; `applypriority` on the same lines; flush", prepare=demoted)
+        reset = _all(self.keep, self.reset, zero)
+        yield State(name="kept; `cuCtxResetPersistingL2Cache`; flush", prepare=reset)
+        for mib in OTHERS_MIB:
+            some = self.other[: mib * MIB // 4]
+            steps = _all(self.keep, partial(write, some), partial(demote, some), zero)
+            yield State(name=f"kept; {mib} MiB of others kept and let go; flush", prepare=steps)
+        some = self.other[: 16 * MIB // 4]
+        held = _all(self.keep, partial(write, some), zero)
+        yield State(name="kept; 16 MiB of others kept; flush", prepare=held)
+        yield State(name="kept; `l2='cold-dirty'` of tirbench", prepare=self.keep, l2="cold-dirty")
+        yield State(name=f"{FIRST}, again", prepare=zero)
+
+    def keep(self) -> None:
+        """Have the tensor kept."""
+        from benchmarks.kept_kernels import keep
+
+        keep(self.words, self.out)
+
+    def reset(self) -> None:
+        """Ask the driver to keep nothing any more; what the GPU still has to do comes first."""
+        import torch
+
+        torch.cuda.synchronize()
+        if error := self.driver.cuCtxResetPersistingL2Cache():
+            raise RuntimeError(f"cuCtxResetPersistingL2Cache: CUDA error {error}")
+
+    def measure(self) -> dict[str, float]:
+        """Midmean of the reader in every state, µs; nothing is left over from one to the next."""
+        from benchmarks.kept_kernels import read
+
+        found = {}
+        for state in self:
+            self.reset()
+            result: Any = bench(
+                {"read": partial(read, self.words, self.out)},
+                prepare={"read": state.prepare},
+                l2=state.l2,
+                calls=CALLS,
+                cooldown_s=0.0,
+            )
+            found[state.name] = midmean(result["samples"]["read"][0])
+        return found
+
+
+def _all(*steps: Step) -> Step:
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
+
+
+def measure() -> dict[str, Any]:
+    """Every state for every size, with what it was measured on."""
+    import torch
+
+    flush = torch.zeros(FLUSH_MIB * MIB // 4, dtype=torch.int32, device="cuda")
+    found = {}
+    for size in SIZES_MIB:
+        words = torch.zeros(int(size * MIB) // 4, dtype=torch.int32, device="cuda")
+        out = torch.zeros(1 + words.numel() // 1024, dtype=torch.int32, device="cuda")
+        found[f"{size:g}"] = States(words, out, flush).measure()
+    machine = describe("cuda")
+    known = {**dict(machine.versions), **dict(machine.facts)}
+    return {
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "command": "python -m benchmarks.kept_lines",
+        "hardware": machine.hardware,
+        "device": machine.device,
+        "versions": {name: known[name] for name in ("driver", "torch", "triton") if name in known},
+        "l2_mib": torch.cuda.get_device_properties(0).L2_cache_size / MIB,
+        "calls": CALLS,
+        "midmean_us": found,
+    }
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """The page."""
+    by_size: dict[str, dict[str, float]] = document["midmean_us"]
+    versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
+    lines = [
+        (
+            state,
+            *(
+                f"{found[state]:.4g} ({100 * (found[state] / found[FIRST] - 1):+.1f} %)"
+                for found in by_size.values()
+            ),
+        )
+        for state in next(iter(by_size.values()))
+    ]
+    parts = [
+        f"# Lines that the L2 cache was asked to keep, on {document['device']}",
+        "",
+        (
+            f"{document['date']}; {versions}; L2 of {document['l2_mib']:.0f} MiB; `{document['command']}`; "
+            f"midmeans of {document['calls']} calls, µs, by Proton."
+        ),
+        "",
+        (
+            "A kernel of normal priority reads a tensor. `kept`: another one has read it before, with "
+            f"`evict_last`. `flush`: {FLUSH_MIB} MiB are set to zero, as Triton does it. `others`: lines of "
+            "another buffer, written with `evict_last`; `let go`: and given normal priority by "
+            "`applypriority`. Percentages are against the first line."
+        ),
+        "",
+        *table(("before the call", *(f"{size} MiB" for size in by_size)), lines),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, print, and write the page where it is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="folder of kept_lines_<hardware>.md and .json")
+    arguments = parser.parse_args(argv)
+    document = measure()
+    text = markdown(document)
+    sys.stdout.write(text)
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        stem = arguments.out / f"kept_lines_{document['hardware'].removeprefix('nvidia-')}"
+        stem.with_suffix(".md").write_text(text, encoding="utf-8")
+        written = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        stem.with_suffix(".json").write_text(written, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

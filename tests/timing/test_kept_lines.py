@@ -1,0 +1,129 @@
+"""What makes the L2 cache let go of lines, as far as it needs no GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tirbench.errors import MeasurementError
+from tirbench.timing import kept_lines
+from tirbench.timing.kept_lines import LINE, PTX, Driver, letting_go
+
+MIB = 1 << 20
+
+
+@dataclass
+class FakeCuda:
+    """The driver's library: one device, whose cache keeps so many bytes; launches are listed."""
+
+    kept: int = 12 * MIB
+    fails: dict[str, int] = field(default_factory=dict)
+    loaded: bytes = b""
+    launches: list[tuple[str, int, int, int, int]] = field(default_factory=list)
+    _names: list[str] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+        return lambda *arguments: self.fails.get(name) or getattr(self, f"do_{name}")(*arguments)
+
+    def do_cuDeviceGet(self, device: Any, ordinal: int) -> int:  # noqa: N802
+        device._obj.value = 100 + ordinal
+        return 0
+
+    def do_cuDeviceGetAttribute(self, value: Any, which: int, device: Any) -> int:  # noqa: N802
+        assert (which, device.value) == (108, 103)
+        value._obj.value = self.kept
+        return 0
+
+    def do_cuModuleLoadData(self, module: Any, image: Any) -> int:  # noqa: N802
+        module._obj.value = 1
+        self.loaded = image.value
+        return 0
+
+    def do_cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:  # noqa: N802
+        assert module.value == 1
+        self._names.append(name.decode())
+        function._obj.value = len(self._names)
+        return 0
+
+    def do_cuLaunchKernel(self, function: Any, *rest: Any) -> int:  # noqa: N802
+        *shape, shared, stream, arguments, extra = rest
+        assert (shape[1:3], shape[4:], shared, extra) == ([1, 1], [1, 1], 0, None)
+        address = ctypes.c_uint64.from_address(arguments[0]).value
+        count = ctypes.c_uint32.from_address(arguments[1]).value
+        name = self._names[function.value - 1]
+        self.launches.append((name, address, count, shape[0] * shape[3], stream.value))
+        return 0
+
+
+def closure(
+    cuda: FakeCuda, nbytes: int = 256 * MIB, stream: int = 7
+) -> Callable[[], object] | None:
+    return letting_go(Driver(cuda), 3, 0x1000, nbytes, lambda: stream)
+
+
+def test_half_as_much_again_as_the_cache_keeps_is_kept_and_let_go() -> None:
+    cuda = FakeCuda()
+    run = closure(cuda)
+    assert run is not None
+    cuda.launches.clear()
+    run()
+    written = 18 * MIB
+    assert cuda.launches == [
+        ("keep", 0x1000, written // 16, written // 16, 7),
+        ("let_go", 0x1000, written // LINE, written // LINE, 7),
+    ]
+    assert cuda.loaded == PTX
+
+
+def test_no_more_is_written_than_the_buffer_holds_and_threads_beyond_it_do_nothing() -> None:
+    cuda = FakeCuda()
+    closure(cuda, nbytes=1000)
+    assert cuda.launches == [("keep", 0x1000, 56, 256, 7), ("let_go", 0x1000, 7, 256, 7)]
+
+
+def test_the_kernels_are_launched_once_before_anything_can_be_captured() -> None:
+    cuda = FakeCuda()
+    closure(cuda)
+    assert [name for name, *_ in cuda.launches] == ["keep", "let_go"]
+
+
+def test_a_cache_that_keeps_nothing_is_left_alone() -> None:
+    cuda = FakeCuda(kept=0)
+    assert closure(cuda) is None
+    assert (cuda.loaded, cuda.launches) == (b"", [])
+
+
+@pytest.mark.parametrize("call", ["cuDeviceGetAttribute", "cuModuleLoadData", "cuLaunchKernel"])
+def test_what_the_driver_refuses_is_told_with_what_needs_none_of_it(call: str) -> None:
+    with pytest.raises(MeasurementError, match=rf"{call} failed with CUDA error 719 .*l2='warm'"):
+        closure(FakeCuda(fails={call: 719}))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_the_kernels_are_valid_for_every_generation_that_keeps_lines(
+    tmp_path: Path, arch: str
+) -> None:
+    nvidia = pytest.importorskip("triton.backends.nvidia")
+    source = tmp_path / "kept_lines.ptx"
+    source.write_bytes(PTX)
+    ptxas = Path(nvidia.__file__).parent / "bin" / "ptxas"
+    done = subprocess.run(
+        [ptxas, "-arch", arch, source, "-o", tmp_path / "out.cubin"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_written_fits_the_flush_buffer_of_every_device() -> None:
+    """No L2 keeps more than three quarters of itself, and the buffer is twice the L2 or more."""
+    assert kept_lines.SPARE * 0.75 < 2
