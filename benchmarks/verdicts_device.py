@@ -76,10 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.seconds > 0:
         measure(arguments, before)
         before = selftest.read(arguments.readings)
-    runs = [one for one in before if one["type"] == "run"]
-    if not runs:
+    if not any(one["type"] == "run" for one in before):
         print("verdicts: no run is kept there", file=sys.stderr)
         return 3
+    before = selftest.of_protocol(before)
+    runs = [one for one in before if one["type"] == "run"]
     found = selftest.tallied(before)
     assert found is not None  # noqa: S101 - there is a run
     document = {
@@ -206,11 +207,12 @@ should be, by as much as false alarms come together; `disjoint` counts only pair
 of them takes long, fewer are measured together: pairs of quick rows are many, and classes are told apart for
 that. τ is pooled, as in `ab`, over the rows of one virtual run of the suite.
 
-**Planted slowdowns** are real: three trees have kernels with one argument and one statement more, by which
-the programs that the device starts at once do so many dependent multiply-adds before their work. `planted` is
-launched so that this takes about 1 % of the launch, `quiet` and `quiet2` so that no program waits: the three
-are loads of the same machine code, which is why the quiet ones are a pair of equal code, and either of them
-against `planted` is a decision about a slowdown; these two share a side. How many steps make 1 % is foretold
+**Planted slowdowns** are real: four trees have kernels with one argument and one statement more, by which
+the programs that the device starts at once do so many dependent multiply-adds before their work. `planted`
+and `planted2` are launched so that this takes about 1 % of the launch, `quiet` and `quiet2` so that no
+program waits: the four are loads of the same machine code, which is why the quiet ones are a pair of equal
+code and the planted ones another, and a quiet one against a planted one is a decision about a slowdown; of
+the four of a sequence each shares a side with two others. How many steps make 1 % is foretold
 from a slope that is measured before. The true size is then the mean over all other virtual runs of the row,
 its own left out, whatever it was meant to be. Only Triton kernels are planted in."""
 
@@ -228,7 +230,7 @@ def markdown(document: Mapping[str, Any], found: selftest.Tally) -> str:
             "",
             (
                 f"{', '.join(sorted({one['date'] for one in runs}))}; {last['versions']}; "
-                f"runs: {len(runs)}, units: {len(units)}."
+                f"protocol {protocol.get('version', 2)}; runs: {len(runs)}, units: {len(units)}."
             ),
             "",
             *(f"* `{one['command']}` ({one['date']})" for one in runs),

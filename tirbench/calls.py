@@ -21,6 +21,9 @@ SHORT_CALL_US: Final = 250.0
 SHORT_BLOCK: Final = (1, 4)
 LONG_BLOCK: Final = (0, 1)
 
+FLUSH_US: Final = 68.0
+"""What precedes a call on an H200: kept lines of the L2 cache are let go, 256 MiB are zeroed. For plans."""
+
 
 def calls_for(launch_us: float) -> int:
     """What the table asks for a launch that takes so long, over all rounds."""

@@ -63,8 +63,8 @@ def test_runs_of_several_files_add_up_and_meet_the_targets(
     assert code == 0
     data = json.loads((out / "verdicts_h200.json").read_text(encoding="utf-8"))
     whole = data["classes"][0]
-    assert whole["equal"]["decisions"] == 2 * 15 * 20 * 7
-    assert whole["planted"]["found"] == 2 * 2 * 15 * 20
+    assert whole["equal"]["decisions"] == 2 * 15 * 20 * 8
+    assert whole["planted"]["found"] == 4 * 2 * 15 * 20
     text = (out / "verdicts_h200.md").read_text(encoding="utf-8")
     assert "runs: 2, units: 1." in text
     assert "| w/c0/k | 5 |" in text

@@ -277,7 +277,7 @@ def test_versions_that_the_environment_states_do_not_make_another_source() -> No
 def test_digests_are_what_they_were_on_other_machines_and_versions_of_python() -> None:
     assert [PROBLEM, PROTOCOL, SOURCE] == [
         "f5416164ccfa9a08",
-        "18a577a62e518f31",
+        "40a8f8a117e7033e",
         "9126f6f0ea5f3790",
     ]
 

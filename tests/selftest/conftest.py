@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tirbench.selftest.readings import DELAYED, PLANTED, Record, pair_of, pairs_of
+from tirbench.selftest.readings import DELAYED, PLANTEDS, Record, pair_of, pairs_of
 
 LOADS = ("base", "twin1", "twin2", "twin3")
 
@@ -139,7 +139,7 @@ def virtual_run(
     run: str = "r1",
     seed: int = 1,
 ) -> list[Record]:
-    """Readings of every row with this noise of a side; `planted` is the log-ratio of the delayed side."""
+    """Readings of every row with this noise of a side; `planted` is the log-ratio of the delayed sides."""
     rng = random.Random(f"{seed} {sequence} {run}")  # noqa: S311 - a simulation
     sides = LOADS if planted is None else (*LOADS, *DELAYED)
     return [
@@ -148,7 +148,7 @@ def virtual_run(
             sequence,
             placement,
             {
-                side: rng.gauss(planted if side == PLANTED and planted else 0.0, sd)
+                side: rng.gauss(planted if side in PLANTEDS and planted else 0.0, sd)
                 for side in sides
             },
             run=run,

@@ -21,7 +21,8 @@ from tirbench.selftest.learnt import FEWEST, Known, corrected, remembered
 from tirbench.selftest.trees import Trees, TrialRow
 
 LOADS = ("base", "twin1", "twin2", "twin3")
-SIDES = (*LOADS, "quiet", "quiet2", "planted")
+SLOWER = ("quiet", "quiet2", "planted", "planted2")
+SIDES = (*LOADS, *SLOWER)
 
 
 def trial_row(case: str, workload: str = "w") -> TrialRow:
@@ -59,11 +60,28 @@ def test_a_launch_of_which_only_a_pair_fits_into_a_burst_is_measured_in_pairs() 
     }
 
 
+@pytest.mark.parametrize(
+    ("most", "sequences"),
+    [
+        (2, [LOADS[:2], ("quiet2", "planted")]),
+        (3, [LOADS[:2], ("quiet", "quiet2", "planted")]),
+        (4, [LOADS[:2], SLOWER]),
+        (5, [(*LOADS[:2], "quiet", "quiet2", "planted")]),
+        (6, [(*LOADS[:2], *SLOWER)]),
+        (7, [(*LOADS[:3], *SLOWER)]),
+    ],
+)
+def test_of_the_slower_sides_as_many_are_measured_as_leave_room_for_a_pair(
+    most: int, sequences: list[tuple[str, ...]]
+) -> None:
+    launch_us = 15_000 / (2 * (most + 0.5)) - 60.0  # a quad of so many single calls fits
+    made = budget({"w/a/k": known(launch_us)})
+    assert made.sequences(range(1)) == {"w/a/k": [(0, sides) for sides in sequences]}
+
+
 def test_what_each_load_compiles_for_long_is_loaded_twice() -> None:
     made = budget({"w/a/k": known(build_s=1.0)})
-    assert made.sequences(range(1)) == {
-        "w/a/k": [(0, ("base", "twin1", "quiet", "quiet2", "planted"))]
-    }
+    assert made.sequences(range(1)) == {"w/a/k": [(0, ("base", "twin1", *SLOWER))]}
 
 
 def test_few_loads_are_taken_of_a_launch_whose_sequences_take_long_and_many_of_a_quick_one() -> (
@@ -111,9 +129,9 @@ def test_a_plan_counts_workers_loads_sequences_and_confirming() -> None:
     made = budget({"w/a/k": known(build_s=0.02)}, workers=5)
     made.worker_s["w"] = 1.0
     batch = {"w/a/k": [(0, SIDES), (1, LOADS)]}
-    screening = 5 * (1.0 + 11 * 0.1 + 2 * 0.05 + 6 * 0.02)
-    # Fresh workers measure the planted side against both that it is held against.
-    confirming = 5 * (1.0 + 3 * 0.1 + 0.05 + 2 * 0.02) + 0.1 * screening
+    screening = 5 * (1.0 + 12 * 0.1 + 2 * 0.05 + 7 * 0.02)
+    # Fresh workers measure the planted sides against both that they are held against.
+    confirming = 5 * (1.0 + 4 * 0.1 + 0.05 + 3 * 0.02) + 0.1 * screening
     assert made.confirming(batch) == pytest.approx(confirming)
     assert made.cost(batch) == pytest.approx(screening + confirming)
 
@@ -137,7 +155,7 @@ def test_what_a_task_asks_for_once_it_is_screened_is_counted_with_it() -> None:
     (first,), (later,) = made.tasks(batch, range(5)), made.tasks(batch, range(5, 10))
     assert first.then_s == made.confirming(batch) > 0
     assert later.then_s == 0.0
-    assert first.pairs == 2 * 6 + 2 * 3
+    assert first.pairs == 2 * 6 + 2 * (4 + 2)
 
 
 def test_of_a_task_that_is_too_long_the_first_virtual_runs_are_kept() -> None:

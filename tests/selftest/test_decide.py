@@ -65,12 +65,12 @@ def test_quiet_equal_code_is_the_same_in_every_pair() -> None:
 
 def test_a_planted_slowdown_is_slower_once_fresh_workers_have_seen_it() -> None:
     first = virtual_run(ROWS, 0, planted=0.01)
-    assert kinds(first, planted=True) == {"unfinished": 12}  # two pairs of each row
+    assert kinds(first, planted=True) == {"unfinished": 24}  # four pairs of each row
     asked = [one.answer for one in decided(first) if one.key.planted]
     assert all(isinstance(one, MeasureMore) and one.stage == "confirm" for one in asked)
     fresh = virtual_run(ROWS, 0, planted=0.01, placements=range(5, 10), seed=2)
-    assert kinds(first + fresh, planted=True) == {"slower": 12}
-    assert kinds(first + fresh, planted=False) == {"same": 42}
+    assert kinds(first + fresh, planted=True) == {"slower": 24}
+    assert kinds(first + fresh, planted=False) == {"same": 48}
 
 
 def test_what_fresh_workers_do_not_see_again_is_no_verdict() -> None:

@@ -62,13 +62,13 @@ def test_no_slowdown_is_foreseen_where_none_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("midmean_us", "launches"), [(1.5, 750 + 11), (200.0, 60 + 11), (3000.0, 8 + 11)]
+    ("midmean_us", "launches"), [(1.5, 750 + 16), (200.0, 60 + 16), (3000.0, 8 + 16)]
 )
 def test_an_arm_takes_its_calls_with_their_flushes_and_rests(
     midmean_us: float, launches: int
 ) -> None:
     known = _known(trial_row(), midmean_us, Asked(files=()))
-    assert known.arm_s == pytest.approx(launches * (midmean_us + 61.0) * (35 / 15) / 1e6)
+    assert known.arm_s == pytest.approx(launches * (midmean_us + 68.0) * (35 / 15) / 1e6)
     assert known.strength == 1
 
 

@@ -63,8 +63,8 @@ def test_this_machine_comes_before_the_baselines(kept: selftest.Kept, tmp_path: 
 
 def test_the_sentence_says_both_rates_with_their_bounds(kept: selftest.Kept) -> None:
     assert selftest.sentence(kept) == (
-        "self-test of nvidia-h200 (2026-11-29): equal code called different in 0 of 84 (at most 3.5 %), "
-        "slower by 0.85 to 1.15 % found in 24 of 24 (at least 88.3 %)"
+        "self-test of nvidia-h200 (2026-11-29): equal code called different in 0 of 96 (at most 3.07 %), "
+        "slower by 0.85 to 1.15 % found in 48 of 48 (at least 93.9 %)"
     )
 
 

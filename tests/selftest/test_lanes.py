@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,9 +45,10 @@ def lanes_of(
     done: list[tuple[str, str, int]] = []
     said: list[str] = []
 
-    def do(where: Lane, what: Task) -> None:
-        done.append((where.uuid, what.workload, len(what.runs_s)))
-        clock.now += took(what)
+    def do(where: Lane, tasks: Sequence[Task]) -> None:
+        for what in tasks:
+            done.append((where.uuid, what.workload, len(what.runs_s)))
+            clock.now += took(what)
 
     found = Lanes(
         lanes=[lane(f"gpu{number}") for number in range(count)], do=do, say=said.append, clock=clock
@@ -70,6 +71,62 @@ def test_tasks_are_taken_from_both_ends_by_turns() -> None:
     lanes, done, _ = lanes_of(Clock())
     lanes.drain([task(name, 1.0) for name in "abcde"], 1000.0)
     assert "".join(workload for _, workload, _ in done) == "aebdc"
+
+
+def bundles(
+    lanes: Lanes, tasks: Sequence[Task], end_s: float = 1000.0, together_s: float = 6.0
+) -> list[str]:
+    """What is done together: the names of workloads, by bundle."""
+    found: list[str] = []
+    do = lanes.do
+
+    def noting(where: Lane, some: Sequence[Task]) -> None:
+        found.append("".join(task.workload for task in some))
+        do(where, some)
+
+    lanes.do, lanes.together_s = noting, together_s
+    lanes.drain(tasks, end_s)
+    return found
+
+
+def test_tasks_share_workers_until_these_take_long_enough() -> None:
+    lanes, _, _ = lanes_of(Clock())
+    assert bundles(lanes, [task(name, 1.0) for name in "abcdefghijkl"]) == [
+        "abc", "lkj", "def", "i", "g", "h",
+    ]  # fmt: skip
+
+
+def test_a_device_has_two_bundles_at_least_and_a_long_task_is_one() -> None:
+    lanes, _, _ = lanes_of(Clock())
+    assert bundles(lanes, [task("a", 1.0), task("b", 1.0)], together_s=100.0) == ["a", "b"]
+    lanes, _, _ = lanes_of(Clock())
+    assert bundles(lanes, [task("c", 50.0), task("d", 1.0), task("e", 1.0)]) == ["c", "e", "d"]
+
+
+def test_tasks_of_other_placements_have_workers_of_their_own() -> None:
+    lanes, _, _ = lanes_of(Clock())
+    names = "abcdefgh"
+    tasks = [replace(task(name, 1.0), placements=(index % 2,)) for index, name in enumerate(names)]
+    found = bundles(lanes, tasks)
+    assert sorted("".join(found)) == list(names)
+    assert all({names.index(one) % 2 for one in bundle} in ({0}, {1}) for bundle in found)
+
+
+def test_of_a_bundle_that_is_too_long_the_last_tasks_are_cut() -> None:
+    lanes, done, said = lanes_of(Clock())
+    tasks = [task("a", 1.0, 1.0), task("b", 1.0, 1.0), *(task(name, 90.0) for name in "cd")]
+    assert bundles(lanes, tasks, end_s=5.5)[0] == "ab"
+    assert done == [("gpu0", "a", 2), ("gpu0", "b", 1)]
+    assert said[0] == "b: there is time for only 1 virtual runs"
+
+
+def test_what_tasks_of_a_bundle_ask_for_is_done_together_too() -> None:
+    lanes, done, _ = lanes_of(Clock())
+    once = {"a": [task("a", 1.0)], "b": [task("b", 1.0)]}
+    lanes.then = lambda what: once.pop(what.workload, [])
+    found = bundles(lanes, [task("a", 1.0), task("b", 1.0), task("c", 9.0)])
+    assert found == ["ab", "ab", "c"]
+    assert len(done) == 5
 
 
 def test_time_for_what_a_task_asks_for_later_is_kept() -> None:
@@ -126,10 +183,10 @@ def test_the_work_of_a_device_that_raises_is_done_by_the_others() -> None:
     lanes, done, said = lanes_of(Clock(), count=2)
     do = lanes.do
 
-    def failing(where: Lane, what: Task) -> None:
+    def failing(where: Lane, tasks: Sequence[Task]) -> None:
         if where.uuid == "gpu1":
             raise RuntimeError("fell off the bus")
-        do(where, what)
+        do(where, tasks)
 
     lanes.do = failing
     lanes.drain([task(name, 1.0) for name in "abcd"], 1000.0)

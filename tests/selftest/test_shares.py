@@ -86,16 +86,16 @@ def test_found_slowdowns_are_counted_by_their_true_size() -> None:
         *virtual_run(ROWS, 1, planted=0.01, placements=range(10)),
     ]
     found = tally(tried_of(suite(records)))
-    assert (found.whole.planted.found, found.whole.planted.decisions) == (24, 24)
+    assert (found.whole.planted.found, found.whole.planted.decisions) == (48, 48)
     assert found.whole.planted.truth == pytest.approx(0.01, abs=0.001)
     counts = {name: share.decisions for name, share in found.bins}
     assert list(counts) == [
         *("below 0.7 %", "0.7–0.85 %", "0.85–1.15 %", "1.15–1.5 %", "from 1.5 %", "from 1 %"),
     ]
-    assert counts["0.85–1.15 %"] == 24
+    assert counts["0.85–1.15 %"] == 48
     # The last of them holds what is 1 % and more, whatever other bin that is in.
-    assert 0 < counts["from 1 %"] < 24
-    assert sum(counts.values()) - counts["from 1 %"] == 24
+    assert 0 < counts["from 1 %"] < 48
+    assert sum(counts.values()) - counts["from 1 %"] == 48
 
 
 def test_gpu_time_is_that_of_one_side_with_its_flushes() -> None:

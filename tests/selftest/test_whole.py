@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,7 +15,8 @@ from click.testing import CliRunner, Result
 from tirbench import selftest
 from tirbench.commands.selftest import command
 from tirbench.execute import describe
-from tirbench.selftest.readings import Record, Writer
+from tirbench.model import Job
+from tirbench.selftest.readings import DELAYED, Record, Writer
 from tirbench.selftest.trees import opened
 
 ROWS = ("double/n256/ours", "double/n4096/ours")
@@ -36,7 +40,7 @@ def test_trees_are_whole_copies_and_gone_afterwards(project: Path) -> None:
     (project / ".hidden").write_text("not copied")
     with opened(asked(project)) as trees:
         assert tuple(one.key for one in trees.rows) == ROWS
-        assert list(trees.trees) == ["base", "twin1", "twin2", "quiet", "quiet2", "planted"]
+        assert list(trees.trees) == ["base", "twin1", "twin2", *DELAYED]
         for side, tree in trees.trees.items():
             assert (tree / "workloads" / "kernels" / "ops.py").is_file()
             assert not (tree / ".hidden").exists()
@@ -76,6 +80,43 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Recor
     return project, selftest.read([path]), said
 
 
+def test_workloads_share_a_worker(project: Path) -> None:
+    from tirbench.selftest import lanes
+    from tirbench.selftest.engine import Engine
+
+    text = (project / "workloads" / "double.toml").read_text()
+    (project / "workloads" / "twice.toml").write_text(text)
+    started: list[str] = []
+    with opened(asked(project, planted=0)) as trees, ExitStack() as stack:
+        engine = Engine(
+            asked=asked(project),
+            trees=trees,
+            writer=Writer(project / "readings.jsonl"),
+            run="r1",
+            before=(),
+            watch=lambda _: None,
+            say=lambda _: None,
+            hardware="cpu",
+        )
+        (lane,) = lanes.opened(engine.asked, trees.folder / "logs", stack)
+        start = lane.workers.start
+
+        def counting(job: Job) -> Any:
+            started.append(job.workload)
+            return start(job)
+
+        lane.workers = cast("Any", SimpleNamespace(start=counting))
+        row = {"sides": trees.loads(2), "calibrate": True, "sequences": []}
+        rows: dict[str, dict[str, Any]] = {"double": {}, "twice": {}}
+        for one in trees.rows:
+            rows[one.row.workload][one.key] = row
+        engine._worker(lane, 0, rows)
+        assert started == ["double"]
+        assert set(engine.budget.known) == {one.key for one in trees.rows}
+        assert engine.budget.worker_s.keys() == rows.keys()
+        assert engine.budget.failed == {}
+
+
 def test_every_row_is_read_on_every_placement_in_every_virtual_run(
     measured: tuple[Path, list[Record], list[str]],
 ) -> None:
@@ -106,7 +147,11 @@ def test_pairs_are_those_of_the_loads_and_the_first_virtual_run_has_a_planted_on
     loads = {"base~twin1", "base~twin2", "twin1~twin2"}
     for one in screening:
         if one["sequence"] == 0:
-            slower = {"quiet~quiet2", "quiet~planted", "quiet2~planted"}
+            slower = {"quiet~quiet2", "planted~planted2"} | {
+                f"{quiet}~{planted}"
+                for quiet in ("quiet", "quiet2")
+                for planted in ("planted", "planted2")
+            }
             assert set(one["pairs"]) in (loads | slower, loads)
         else:
             assert set(one["pairs"]) == loads
@@ -137,7 +182,7 @@ def test_decisions_of_all_runs_are_counted(
         for one in records
         if one["type"] == "reading" and "quiet~quiet2" in one["pairs"]
     }
-    assert whole.decisions + whole.unfinished == 2 * 2 * 2 * 3 + len(quiet)
+    assert whole.decisions + whole.unfinished == 2 * 2 * 2 * 3 + 2 * len(quiet)
     assert [one.row for one in found.rows] == list(ROWS)
 
 

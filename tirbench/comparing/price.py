@@ -10,7 +10,7 @@ from typing import Final
 
 from tirbench import store
 from tirbench.bands import repeat_variance, session_sd_in
-from tirbench.calls import LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US, calls_for
+from tirbench.calls import FLUSH_US, LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US, calls_for
 from tirbench.comparing.ask import Asked
 from tirbench.comparing.pairing import Pair, paired
 from tirbench.comparing.sides import Sides, opened
@@ -19,9 +19,6 @@ from tirbench.gating import Pins
 from tirbench.judge import PairPlan, gpu_seconds, minimal_effect, workers_for
 from tirbench.judge.rule import WORKERS
 from tirbench.model import PairPrice, Timed
-
-FLUSH_US: Final = 63.0
-"""Zeroing 256 MiB on an H200 (4.28 TB/s); on other devices the price is that much off."""
 
 MOST_WORKERS: Final = 40
 """Where more would be needed, the spread between workers decides and not their number."""

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tirbench.calls import SHORT_BLOCK, SHORT_CALL_US, calls_for
+from tirbench.calls import FLUSH_US, SHORT_BLOCK, SHORT_CALL_US, calls_for
 
 if TYPE_CHECKING:
     from tirbench.diff.side import Key, Side
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
 PLACEMENTS: Final = 5
 """As `exec` measures on."""
-
-FLUSH_US: Final = 63.0
-"""Before every call: zeroing 256 MiB on an H200 (4.28 TB/s)."""
 
 RESTED: Final = (15 + 20) / 15
 """How much longer the burst regime takes than its work: 20 ms of idling after each 15 ms."""

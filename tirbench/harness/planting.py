@@ -108,6 +108,10 @@ class Delay:
         return delayed
 
 
+DELAY: Final = Delay()
+"""Of this process: a kernel that several cases or workloads launch asks the first that it was put into."""
+
+
 def packed(steps: int, programs: int) -> int:
     """The argument with which so many programs wait for one step and about so many more."""
     return min(programs, EVERY_PROGRAM) << 16 | 1 + usable(min(steps, MOST_STEPS - 1))

@@ -1,7 +1,7 @@
 """Many comparisons of equal code, and of planted slowdowns, in one worker: what `selftest` runs.
 
-A worker holds several loads of the files of one tree and, where a slowdown can be planted, three loads of
-files whose kernels can be delayed: two are launched without a delay, one with it. For one placement seed all
+A worker holds several loads of the files of one tree and, where a slowdown can be planted, four loads of
+files whose kernels can be delayed: two are launched without a delay, two with it. For one placement seed all
 are opened on one arena and built; then sequence after sequence of sub-blocks in balanced order is measured by
 the protocol of `ab` (`pairs.bench_arms`). Any two arms of a sequence are a pair as `ab` would measure it.
 """
@@ -22,8 +22,8 @@ from tirbench.harness.case import Case
 from tirbench.harness.costs import costs, flush_us, launches_of, most_arms
 from tirbench.harness.pairs import bench_arms, blocks_together, digests, in_turn
 from tirbench.harness.planting import (
+    DELAY,
     STEP_NS,
-    Delay,
     Effect,
     effect,
     followed_by_waiting,
@@ -45,9 +45,11 @@ QUIET: Final = "quiet"
 """The side whose kernels can be delayed, and are not; there is another one like it."""
 
 PLANTED: Final = "planted"
-"""The side whose kernels are slower."""
+"""The side whose kernels are slower; there is another one like it, too."""
 
-DELAYED: Final = (QUIET, "quiet2", PLANTED)
+SLOWER: Final = frozenset({PLANTED, "planted2"})
+
+DELAYED: Final = frozenset({QUIET, "quiet2"}) | SLOWER
 
 TARGET: Final = math.log(1.01)
 
@@ -102,12 +104,10 @@ class TrialProgram:
         """Isolate the trees from each other, then import the harness of each."""
         self.spec = spec
         self.programs = open_sides(spec)
-        # One for all cases: a kernel that several of them launch asks the first that it was put into.
-        self.delay = Delay()
 
     def run(self, job: CaseJob, plan: Plan, report: Report) -> None:
         """Measure the rows of one case; every one of them is answered exactly once."""
-        TrialCase(self.programs, self.spec, self.delay, job, plan, report).run()
+        TrialCase(self.programs, self.spec, job, plan, report).run()
 
 
 def open_trials(path: str | Path) -> TrialProgram:
@@ -144,7 +144,6 @@ class TrialCase(SidesOfCase):
         self,
         programs: Mapping[str, Any],
         spec: TrialSpec,
-        delay: Delay,
         job: CaseJob,
         plan: Plan,
         report: Report,
@@ -155,7 +154,7 @@ class TrialCase(SidesOfCase):
             name: tuple((side, name) for side in row.sides) for name, row in self.rows.items()
         }
         super().__init__(programs, spec, arms, job, plan, report)
-        self._delay = delay
+        self._delay = DELAY
         self._delays = False
         self._cold_s = 0.0
         self._took: list[tuple[int, float]] = []
@@ -250,8 +249,8 @@ class TrialCase(SidesOfCase):
         self._delay.multiprocessors = sides[PLANTED].case.device.sm_count
         found = [
             self._delay.into(Path(self.spec.trees[side]).resolve())
-            for side in DELAYED
-            if side in sides
+            for side in sides
+            if side in DELAYED
         ]
         self._delays = all(found)
 
@@ -271,7 +270,7 @@ class TrialCase(SidesOfCase):
         launch = sides[side].launches[name]
         if side not in DELAYED:
             return launch
-        strength = strength if side == PLANTED else 0
+        strength = strength if side in SLOWER else 0
         if self.plan.device == "cpu":
             return followed_by_waiting(launch, strength)
         return self._delay.launching(launch, strength)

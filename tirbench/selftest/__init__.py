@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tirbench.digest import PROTOCOL_VERSION
 from tirbench.judge import Policy
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.foresee import Foreseen, foresee
@@ -40,6 +41,7 @@ __all__ = [
     "measure",
     "notes",
     "of_latest",
+    "of_protocol",
     "read",
     "resolver",
     "sentence",
@@ -103,6 +105,7 @@ def measure(
                 "versions": _versions(machine),
                 "units": engine.units(machine),
                 "protocol": {
+                    "version": PROTOCOL_VERSION,
                     "workers": asked.workers,
                     "loads": asked.loads,
                     "planted": asked.planted,
@@ -122,12 +125,20 @@ def of_latest(records: Sequence[Record], versions: str | None = None) -> list[Re
     return [one for one in records if one["run"] in mine]
 
 
+def of_protocol(records: Sequence[Record]) -> list[Record]:
+    """The records of runs by the protocol of the latest one: times of another mean something else."""
+    runs = [one for one in records if one["type"] == "run"]
+    versions = {one["run"]: one["protocol"].get("version") for one in runs}
+    return [one for one in records if versions.get(one["run"]) == versions[runs[-1]["run"]]]
+
+
 def tallied(records: Sequence[Record]) -> Tally | None:
-    """What the readings of all runs say; `None` without a run."""
+    """What the readings of all runs by one protocol say; `None` without a run."""
     runs = [one for one in records if one["type"] == "run"]
     if not runs:
         return None
-    return tally(tried(records, Policy(workers=runs[-1]["protocol"]["workers"])))
+    mine = of_protocol(records)
+    return tally(tried(mine, Policy(workers=runs[-1]["protocol"]["workers"])))
 
 
 def folders(asked: Asked) -> tuple[Path, ...]:

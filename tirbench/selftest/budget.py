@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.learnt import WORKER_S, Known
-from tirbench.selftest.readings import BASE, DELAYED, PLANTED, pairs_of
+from tirbench.selftest.readings import BASE, DELAYED, FEW_DELAYED, PLANTED, pairs_of
 from tirbench.selftest.trees import Trees
 
 PLANNED: Final = 0.95
@@ -132,9 +132,11 @@ class Budget:
         loads = self.trees.loads(min(most, known.loads(self.asked.loads)))
         if known.strength is None or number >= self.asked.planted:
             return [(number, loads)]
-        if most > len(DELAYED) + 1:
-            return [(number, (*loads[: most - len(DELAYED)], *DELAYED))]
-        return [(number, loads[:2]), (number, DELAYED[-most:])]  # all do not fit into one burst
+        for slower in reversed(FEW_DELAYED[1:]):
+            if most >= len(slower) + 2:
+                return [(number, (*loads[: most - len(slower)], *slower))]
+        slower = FEW_DELAYED[min(most, len(DELAYED)) - 2]
+        return [(number, loads[:2]), (number, slower)]  # all do not fit into one burst
 
     def _most(self, known: Known) -> int:
         """Sides of one sequence."""

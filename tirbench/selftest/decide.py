@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tirbench.judge import Next, Policy, judge
 from tirbench.model import MeasureMore, PairEvidence, PairReading, Row, Verdict
-from tirbench.selftest.readings import BASE, PLANTED, SEPARATOR, Record, pair_of, readings_of
+from tirbench.selftest.readings import BASE, Record, is_planted, pair_of, readings_of
 
 NO_MORE: Final = 8
 """As `comparing.trial.MOST_STAGES`."""
@@ -26,7 +26,7 @@ class Key(NamedTuple):
     @property
     def planted(self) -> bool:
         """Whether its second side is slower on purpose."""
-        return self.pair.endswith(SEPARATOR + PLANTED)
+        return is_planted(self.pair)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def decide(evidence: Evidence, policy: Policy) -> list[Decision]:
     found: list[Decision] = []
     for (run, sequence, pair), keys in sorted(suites.items()):
         beside: Sequence[Key] = ()
-        if pair.endswith(SEPARATOR + PLANTED):
+        if is_planted(pair):
             beside = suites.get((run, sequence, pair_of(BASE, "twin1")), ())
         found += _suite(evidence, keys, beside, policy)
     return found

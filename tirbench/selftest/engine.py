@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.errors import MeasurementError
@@ -44,6 +44,9 @@ CALIBRATED: Final = 0.6
 
 OVERTIME: Final = 0.1
 """Share of the time by which confirming may end late, as what was screened would otherwise be lost."""
+
+TOGETHER_S: Final = 120.0
+"""Workloads that are tried in the same workers: as many as take so long."""
 
 HOPELESS: Final = 3
 """Workers one after the other that fail with all their rows: then it is not the rows."""
@@ -87,7 +90,12 @@ class Engine:
         with ExitStack() as stack:
             opened = lanes.opened(self.asked, self.trees.folder / "logs", stack)
             shared = Lanes(
-                lanes=opened, do=self._task, then=self._then, say=self.say, clock=self.clock
+                lanes=opened,
+                do=self._tasks,
+                then=self._then,
+                say=self.say,
+                clock=self.clock,
+                together_s=TOGETHER_S,
             )
             self._calibrate(shared, end_s)
             done = 0
@@ -202,12 +210,16 @@ class Engine:
 
     # --- Measuring
 
-    def _task(self, lane: Lane, task: Task) -> None:
-        for placement in task.placements:
+    def _tasks(self, lane: Lane, tasks: Sequence[Task]) -> None:
+        """A worker on each placement, for all of the tasks."""
+        for placement in tasks[0].placements:
             failed = self.budget.failed
-            rows = {key: row for key, row in task.rows.items() if key not in failed}
-            if rows:
-                self._worker(lane, task.workload, placement, rows)
+            rows = {
+                task.workload: {key: row for key, row in task.rows.items() if key not in failed}
+                for task in tasks
+            }
+            if any(rows.values()):
+                self._worker(lane, placement, {name: mine for name, mine in rows.items() if mine})
 
     def _then(self, task: Task) -> list[Task]:
         """What the decisions of a workload ask for once it was screened; nothing where it was calibrated."""
@@ -216,28 +228,32 @@ class Engine:
         return self._more(self.decisions(Policy(workers=self.asked.workers), f"{task.workload}/"))
 
     def _worker(
-        self, lane: Lane, workload: str, placement: int, rows: Mapping[str, Mapping[str, Any]]
+        self, lane: Lane, placement: int, rows: Mapping[str, Mapping[str, Mapping[str, Any]]]
     ) -> None:
-        """One fresh worker: all these rows on one placement seed."""
+        """One fresh worker: all these rows of each workload on one placement seed."""
         from tirbench.execute.events import Reported, RowDone
         from tirbench.execute.jobs import execute_in
 
-        begin, spent = self.clock(), 0.0
-        job = self._job(workload, placement, rows)
+        jobs = [self._job(workload, placement, mine) for workload, mine in rows.items()]
+        imports = tuple(dict.fromkeys(name for job in jobs for name in job.imports))
         trials: dict[tuple[str, int, tuple[str, ...]], dict[str, Any]] = {}
         done: dict[str, Outcome] = {}
-        with closing(execute_in(lane.surroundings(), [job])) as events:
+        took = _Took(self.clock, list(rows))
+        jobs = [replace(job, imports=imports) for job in jobs]
+        with closing(execute_in(lane.surroundings(), jobs)) as events:
             for event in events:
                 if isinstance(event, Reported):
                     data = dict(event.data)
-                    key = f"{workload}/{data.get('case')}/{data.get('implementation')}"
-                    spent += data.get("spent_s", data.get("seconds", 0.0)) + data.get("cold_s", 0.0)
+                    key = f"{event.workload}/{data.get('case')}/{data.get('implementation')}"
+                    spent = data.get("spent_s", data.get("seconds", 0.0)) + data.get("cold_s", 0.0)
+                    took.spend(event.workload, spent)
                     if data.get("event") == "calibrated":
                         self._learn(key, data)
                     elif data.get("event") == "trial":  # of a row that is run again the later
                         trials[key, data["sequence"], tuple(data["logs"])] = data
                 elif isinstance(event, RowDone):
                     done[event.outcome.row.key] = event.outcome
+                    took.spend(event.outcome.row.workload, 0.0)
                 with self._lock:
                     self.watch(event)
         for (key, number, _), data in trials.items():
@@ -247,13 +263,13 @@ class Engine:
         for key, outcome in done.items():
             if not isinstance(outcome, Timed):
                 self._fail(key, outcome)
-        known = self.budget.known
-        built = sum(
-            (len(row["sides"]) - 1) * known[key].build_s
-            for key, row in rows.items()
-            if key in known
-        )
-        self.budget.worker_s[workload] = max(0.3, self.clock() - begin - spent - built)
+        for workload, beside_s in took.beside_s().items():
+            built = sum(
+                (len(row["sides"]) - 1) * self.budget.known[key].build_s
+                for key, row in rows[workload].items()
+                if key in self.budget.known
+            )
+            self.budget.worker_s[workload] = max(0.3, beside_s - built)
 
     def _count(self, lane: Lane, done: Mapping[str, Outcome]) -> None:
         """A device on which nothing can be timed any more must not be what every row fails on."""
@@ -356,3 +372,27 @@ class Engine:
                 "seconds": data["seconds"],
             }
         )
+
+
+class _Took:
+    """How long each workload of a worker took beside its sequences; the first one bears its beginning."""
+
+    def __init__(self, clock: Callable[[], float], workloads: Sequence[str]) -> None:
+        """Begin with the first."""
+        self._clock = clock
+        self._begin_s = clock()
+        self._until_s = dict.fromkeys(workloads, self._begin_s)
+        self._spent_s = dict.fromkeys(workloads, 0.0)
+
+    def spend(self, workload: str, seconds: float) -> None:
+        """So long was a sequence, which has ended just now."""
+        self._until_s[workload] = self._clock()
+        self._spent_s[workload] += seconds
+
+    def beside_s(self) -> dict[str, float]:
+        """By workload."""
+        found, begin_s = {}, self._begin_s
+        for workload, until_s in self._until_s.items():
+            found[workload] = max(0.0, until_s - begin_s - self._spent_s[workload])
+            begin_s = max(begin_s, until_s)
+        return found

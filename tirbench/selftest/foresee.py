@@ -9,17 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tirbench import store
-from tirbench.calls import LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US, calls_for
+from tirbench.calls import FLUSH_US, LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US, calls_for
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.budget import PLANNED, Batch, Budget
 from tirbench.selftest.learnt import BURST_US, COSTLY_S, WORKER_S, Known
-from tirbench.selftest.readings import DELAYED, PLANTED, pairs_of
+from tirbench.selftest.readings import is_planted, pair_of, pairs_of
 from tirbench.selftest.shares import classes
 from tirbench.selftest.tables import Table
 from tirbench.selftest.trees import Trees, TrialRow, opened
-
-FLUSH_US: Final = {"cuda": 68.0, "cpu": 0.0}
-"""Letting kept lines go and zeroing 256 MiB on an H200; other devices take otherwise."""
 
 REST_US: Final = 20_000.0
 """As `timing.schedule.BURST_REST_S`, after each `BURST_US` of work."""
@@ -167,7 +164,7 @@ def _pinned(trees: Trees, hardware: str) -> dict[str, float]:
 
 def _known(one: TrialRow, midmean_us: float, asked: Asked) -> Known:
     """What a calibrating worker would say, about."""
-    flush_us = FLUSH_US[asked.device]
+    flush_us = FLUSH_US if asked.device == "cuda" else 0.0
     discarded, kept = SHORT_BLOCK if midmean_us < SHORT_CALL_US else LONG_BLOCK
     calls = calls_for(midmean_us)
     launches = calls + math.ceil(calls / kept) * discarded + PILOT_CALLS
@@ -188,14 +185,14 @@ def _known(one: TrialRow, midmean_us: float, asked: Asked) -> Known:
 def _calibrate_s(known: Known) -> float:
     """One row for the first time: its kernels are compiled as they are, and so that they can be delayed."""
     once, more = CALIBRATED_ARMS
-    arms = once + (more if known.strength is not None else len(DELAYED) - 1)
+    arms = once + (more if known.strength is not None else 2)
     compiled = COMPILE_S * (2 if known.strength is not None else 1)
     return compiled + known.seconds(arms, len(CALIBRATED_ARMS)) + known.build_s
 
 
 def _part(budget: Budget, name: str, batch: Batch, pinned: dict[str, float]) -> Part:
     pairs = [pair for mine in batch.values() for _, names in mine for pair in pairs_of(names)]
-    planted = sum(head == PLANTED for _, head in pairs)
+    planted = sum(is_planted(pair_of(*pair)) for pair in pairs)
     confirm_s = budget.confirming(batch)
     return Part(
         name=name,

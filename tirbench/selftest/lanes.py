@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 STAGES: Final = 4
 """How often decisions may ask for more; no rule asks as often."""
 
+EACH: Final = 2
+"""Bundles of tasks that a lane should have, at least: what time ends in the middle of is lost."""
+
 OPENER: Final = "tirbench.harness.trials:open_trials"
 
 
@@ -63,6 +66,7 @@ class Lane:
             lock=lambda job, _: DeviceLock(self.uuid or lock_name(job.plan.device)),
             watch=partial(watch_device, environ=self.environ),
             opener=OPENER,
+            shared=True,
         )
 
 
@@ -89,19 +93,21 @@ class Lanes:
 
     Attributes:
         lanes: the devices.
-        do: does a task on a lane.
+        do: does tasks on a lane together; they are on the same placements.
         then: says what is asked for by what a task measured.
         say: takes sentences.
         clock: seconds, monotonic.
+        together_s: tasks are done together until they take so long: what begins a worker is paid once.
         homes: the lane of each workload: all that a decision needs is measured on one device.
         lost: lanes that nothing more is done on, as an error came from them.
     """
 
     lanes: Sequence[Lane]
-    do: Callable[[Lane, Task], None]
+    do: Callable[[Lane, Sequence[Task]], None]
     say: Callable[[str], None]
     then: Callable[[Task], Sequence[Task]] = lambda _: ()
     clock: Callable[[], float] = time.monotonic
+    together_s: float = 0.0
     homes: dict[str, Lane] = field(default_factory=dict)
     lost: list[Lane] = field(default_factory=list)
     _picked: int = 0
@@ -111,9 +117,9 @@ class Lanes:
     def drain(self, tasks: Sequence[Task], end_s: float, *, late_s: float = 0.0) -> int:
         """Do the tasks, or of each as much as ends in time.
 
-        They are taken from both ends by turns: what is stopped in the middle is half of either. What a
-        task asks for is done right after it. A lane that an error comes from is lost, and the others do
-        its work, unless there are none.
+        They are taken from both ends by turns: what is stopped in the middle is half of either. Some of
+        one end are done together, and what they ask for right after them. A lane that an error comes from
+        is lost, and the others do its work, unless there are none.
 
         Args:
             tasks: what is to be done, in order.
@@ -131,9 +137,9 @@ class Lanes:
 
         def work(lane: Lane) -> None:
             nonlocal done
-            while (task := self._next(lane, waiting)) is not None:
-                with self._keeping(lane, errors, task, waiting):
-                    done += self._one(lane, task, end_s, late_s)
+            while tasks := self._next(lane, waiting):
+                with self._keeping(lane, errors, tasks, waiting):
+                    done += self._some(lane, tasks, end_s, late_s)
 
         while waiting and self.alive:
             threads = [threading.Thread(target=work, args=(lane,)) for lane in self.alive]
@@ -152,15 +158,15 @@ class Lanes:
 
     @contextmanager
     def _keeping(
-        self, lane: Lane, errors: list[BaseException], task: Task, waiting: list[Task]
+        self, lane: Lane, errors: list[BaseException], tasks: Sequence[Task], waiting: list[Task]
     ) -> Iterator[None]:
-        """Keep an error for who waits; the lane is lost, and the task waits again."""
+        """Keep an error for who waits; the lane is lost, and the tasks wait again."""
         try:
             yield
         except BaseException as error:  # noqa: BLE001 - raised again where it is the last lane's
             errors.append(error)
             self._lose(lane, error)
-            waiting.append(task)
+            waiting += tasks
 
     def _lose(self, lane: Lane, error: BaseException) -> None:
         """Do nothing more on a lane; its workloads are anybody's again."""
@@ -174,41 +180,60 @@ class Lanes:
         """What was done was of unknown length: it says nothing of how well lengths are foretold."""
         self._paces[1:] = []
 
-    def _next(self, lane: Lane, waiting: list[Task]) -> Task | None:
+    def _next(self, lane: Lane, waiting: list[Task]) -> list[Task]:
+        """The next task, and those after it that are done together with it."""
         with self._lock:
             if lane in self.lost:
-                return None
+                return []
             mine = [task for task in waiting if self.homes.get(task.workload, lane) is lane]
-            if not mine:
-                return None
-            task = mine[-1 if self._picked % 2 else 0]
+            if self._picked % 2:
+                mine.reverse()
             self._picked += 1
-            self.homes[task.workload] = lane
-            waiting.remove(task)
-            return task
+            share_s = math.fsum(task.expected_s for task in waiting) / (EACH * len(self.alive))
+            taken: list[Task] = []
+            for task in mine:
+                longer_s = math.fsum(one.expected_s for one in (*taken, task))
+                if taken and longer_s > min(self.together_s, share_s):
+                    break
+                if not taken or task.placements == taken[0].placements:
+                    taken.append(task)
+            for task in taken:
+                self.homes[task.workload] = lane
+                waiting.remove(task)
+            return taken
 
-    def _one(self, lane: Lane, task: Task, end_s: float, late_s: float) -> bool:
-        """Do a task, then what it asks for, stage after stage; says whether anything was done."""
-        if not self._fitting(lane, task, end_s):
-            return False
+    def _some(self, lane: Lane, tasks: Sequence[Task], end_s: float, late_s: float) -> int:
+        """Do tasks, then what they ask for, stage after stage; says of how many anything was done."""
+        done = self._fitting(lane, tasks, end_s)
+        asking = done
         for _ in range(STAGES):
-            if not sum([self._fitting(lane, one, end_s + late_s) for one in self.then(task)]):
+            more = [one for task in asking for one in self.then(task)]
+            alike: dict[tuple[int, ...], list[Task]] = {}
+            for one in more:
+                alike.setdefault(one.placements, []).append(one)
+            if not sum(bool(self._fitting(lane, of, end_s + late_s)) for of in alike.values()):
                 break
-        return True
+        return len(done)
 
-    def _fitting(self, lane: Lane, task: Task, end_s: float) -> bool:
+    def _fitting(self, lane: Lane, tasks: Sequence[Task], end_s: float) -> list[Task]:
+        """Do as much of the tasks as ends in time; says which they are."""
         begin = self.clock()
         left_s = (end_s - begin) / self._pace()
-        fits = task.within(left_s - task.then_s)
-        if fits is not task:
-            left = f"only {len(fits.runs_s)} virtual runs" if fits else "nothing"
-            self.say(f"{task.workload}: there is time for {left}")
-        if fits is None:
-            return False
-        self.do(lane, fits)
-        with self._lock:
-            self._paces.append((self.clock() - begin, fits.expected_s))
-        return True
+        fitting: list[Task] = []
+        for task in tasks:
+            fits = task.within(left_s - task.then_s)
+            if fits is not task:
+                left = f"only {len(fits.runs_s)} virtual runs" if fits else "nothing"
+                self.say(f"{task.workload}: there is time for {left}")
+            if fits is not None:
+                fitting.append(fits)
+                left_s -= fits.expected_s + fits.then_s
+        if fitting:
+            self.do(lane, fitting)
+            with self._lock:
+                expected_s = math.fsum(task.expected_s for task in fitting)
+                self._paces.append((self.clock() - begin, expected_s))
+        return fitting
 
     def _pace(self) -> float:
         """How much longer tasks take than expected: a machine that others use is slower than it seemed."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from tirbench.calls import SHORT_BLOCK, SHORT_CALL_US
-from tirbench.selftest.readings import PLANTED, QUIETS, Record, pair_of
+from tirbench.selftest.readings import Record, is_planted
 from tirbench.selftest.trees import TrialRow
 
 BURST_US: Final = 15_000.0
@@ -137,9 +137,9 @@ def effects_of(records: Iterable[Record]) -> dict[tuple[str, int], float]:
         if one["type"] == "row" and one["strength"]:
             strengths[place] = one["strength"]
         elif one["type"] == "reading" and place in strengths:
-            for quiet in QUIETS:
-                values = one["pairs"].get(pair_of(quiet, PLANTED), ())
-                found[one["row"], strengths[place]] += values[:1]
+            for pair, values in one["pairs"].items():
+                if is_planted(pair):
+                    found[one["row"], strengths[place]].append(values[0])
     return {key: math.fsum(values) / len(values) for key, values in found.items() if values}
 
 

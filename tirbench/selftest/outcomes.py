@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tirbench.judge import Limits, Policy, estimate, tau_squared
 from tirbench.selftest.decide import Decision, Evidence, Key, decide
-from tirbench.selftest.readings import BASE, QUIETS, SEPARATOR, Record, pair_of
+from tirbench.selftest.readings import BASE, PLANTEDS, QUIETS, SEPARATOR, Record, pair_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Tried:
     @property
     def disjoint(self) -> bool:
         """Whether it is one of those that share no load with each other."""
-        if self.key.pair == pair_of(*QUIETS):
+        if self.key.pair in {pair_of(*QUIETS), pair_of(*PLANTEDS)}:
             return True
         sides = self.key.pair.split(SEPARATOR)
         numbers = [0 if side == BASE else int(side.removeprefix("twin")) for side in sides]

@@ -26,10 +26,15 @@ QUIETS = ("quiet", "quiet2")
 """Two loads of kernels that can be delayed, launched without a delay."""
 
 PLANTED = "planted"
+
+PLANTEDS = (PLANTED, "planted2")
 """The same files as those of `QUIETS`, launched with a delay."""
 
-DELAYED = (*QUIETS, PLANTED)
+DELAYED = (*QUIETS, *PLANTEDS)
 """The sides whose kernels can be delayed."""
+
+FEW_DELAYED = ((QUIETS[1], PLANTED), (*QUIETS, PLANTED), DELAYED)
+"""Those of a sequence with room for two of them, three or all."""
 
 
 @dataclass(slots=True)
@@ -82,18 +87,23 @@ def pair_of(base: str, head: str) -> str:
     return f"{base}{SEPARATOR}{head}"
 
 
+def is_planted(pair: str) -> bool:
+    """Whether the second side of a pair is slower than the first on purpose."""
+    base, _, head = pair.partition(SEPARATOR)
+    return base in QUIETS and head in PLANTEDS
+
+
 def pairs_of(sides: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs of a sequence: any two loads of equal code; the slower side against the two quiet ones.
+    """The pairs of a sequence: any two loads of equal code; the slower sides against the quiet ones.
 
     Against those nothing but the delay differs. Against a load of the files as they are the machine code
     would, too, and a slowdown would have whatever size that makes of it.
     """
     loads = [side for side in sides if side not in DELAYED]
-    quiets = [side for side in sides if side in QUIETS]
-    found = [*itertools.combinations(loads, 2), *itertools.combinations(quiets, 2)]
-    if PLANTED in sides:
-        found += [(side, PLANTED) for side in quiets]
-    return found
+    quiets = [side for side in QUIETS if side in sides]
+    slower = [side for side in PLANTEDS if side in sides]
+    equal = [pair for of in (loads, quiets, slower) for pair in itertools.combinations(of, 2)]
+    return [*equal, *itertools.product(quiets, slower)]
 
 
 def read_logs(placement: int, base: Sequence[float], head: Sequence[float]) -> PairReading:

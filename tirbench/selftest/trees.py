@@ -1,4 +1,4 @@
-"""The trees of a self-test: copies of the project, of which three hold kernels that can be delayed."""
+"""The trees of a self-test: copies of the project, of which four hold kernels that can be delayed."""
 
 from __future__ import annotations
 
