@@ -6,11 +6,11 @@ In a git repository with the suite's workloads, made for this: a few of them are
 
  1. `exec --pin` again changes no number;
  2. `gate` passes the clean tree;
- 3. a commit slows one kernel down by about 1 %, whose true size a longer comparison tells;
+ 3. `gate` cannot say anything where the pins are another card's;
+ 4. a commit slows one kernel down by about 1 %, whose true size a longer comparison tells;
     `ab main` names that kernel's rows and nothing else;
- 4. a commit slows it down by more than its band; `gate` fails these rows and nothing else, each confirmed by
+ 5. a commit slows it down by more than its band; `gate` fails these rows and nothing else, each confirmed by
     `ab` against the code at its last pin;
- 5. `gate` cannot say anything where the pins are another card's;
  6. `ab main main` names nothing.
 
 Writes `branch_<hardware>.md` and `.json` with every command, its exit code and what it printed. About five
@@ -95,10 +95,10 @@ class Proof:
         for name, step in (
             ("exec --pin again", self.pins_again),
             ("gate, clean", self.gate_clean),
+            ("gate, another card", self.gate_other_card),
             ("ab --plan", self.plan),
             ("ab main, planted", self.planted),
             ("gate, planted", self.gate_planted),
-            ("gate, another card", self.gate_other_card),
             ("ab main main", self.placebo),
             ("gate, another unit", self.gate_other_unit),
         ):

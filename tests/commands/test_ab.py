@@ -334,7 +334,8 @@ def test_a_report_of_github_annotates_what_is_slower() -> None:
 
 def test_what_a_row_is_known_for_says_how_small_a_change_would_be_found() -> None:
     """3.4 µs, 0.2 % when repeated: the figures of an H200 find 1 % with five workers."""
-    from tirbench.calls import FLUSH_US, Known
+    from tirbench.calls import FLUSH_US
+    from tirbench.comparing.price import Known
     from tirbench.judge import gpu_seconds, minimal_effect, workers_for
 
     known = Known(midmean_us=3.4, within_sd=0.002, source="its pin")

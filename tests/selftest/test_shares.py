@@ -80,6 +80,15 @@ def test_runs_with_the_same_strength_say_how_large_it_is_together() -> None:
         assert {one.truth is not None for one in found if one.key.planted} == {known}
 
 
+def test_runs_by_an_older_protocol_are_not_counted_with_those_by_a_newer_one() -> None:
+    protocol = {"version": 3, "workers": 5, "loads": 4, "planted": 4}
+    readings = [*virtual_run(ROWS, 0, run="r1"), *virtual_run(ROWS, 0, run="r2")]
+    newer, older = run_record("r1", protocol=protocol), run_record("r2")
+    assert {one["run"] for one in selftest.of_protocol([newer, older, *readings])} == {"r1"}
+    assert {one["run"] for one in selftest.of_protocol([older, *readings])} == {"r2"}
+    assert selftest.of_protocol([]) == []
+
+
 def test_found_slowdowns_are_counted_by_their_true_size() -> None:
     records = [
         *virtual_run(ROWS, 0, planted=0.01, placements=range(10)),

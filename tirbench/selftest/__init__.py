@@ -126,10 +126,12 @@ def of_latest(records: Sequence[Record], versions: str | None = None) -> list[Re
 
 
 def of_protocol(records: Sequence[Record]) -> list[Record]:
-    """The records of runs by the protocol of the latest one: times of another mean something else."""
-    runs = [one for one in records if one["type"] == "run"]
-    versions = {one["run"]: one["protocol"].get("version") for one in runs}
-    return [one for one in records if versions.get(one["run"]) == versions[runs[-1]["run"]]]
+    """The records of runs by the newest protocol among them: times of another mean something else."""
+    versions = {
+        one["run"]: one["protocol"].get("version", 0) for one in records if one["type"] == "run"
+    }
+    newest = max(versions.values(), default=0)
+    return [one for one in records if versions.get(one["run"]) == newest]
 
 
 def tallied(records: Sequence[Record]) -> Tally | None:
