@@ -412,19 +412,27 @@ def main() -> int:
             until=begin + given.seconds,
         )
         steps: list[Step] = []
+        text = ""
         for step in proof.steps():
             print(f"{step.verdict}: {step.name}: {step.said}", flush=True)
             steps.append(step)
-    facts = facts_of(given.device, _options(given), time.monotonic() - begin)
-    text = markdown(facts, steps)
+            # After every step: whoever interrupts the next one keeps those before it.
+            text = _write(given, steps, time.monotonic() - begin)
     print(text)
+    return exit_code(steps)
+
+
+def _write(given: argparse.Namespace, steps: Sequence[Step], seconds: float) -> str:
+    """The page, also as a file where there is a folder for it."""
+    facts = facts_of(given.device, _options(given), seconds)
+    text = markdown(facts, steps)
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
         name = f"branch_{facts['hardware'].removeprefix('nvidia-')}"
         (given.out / f"{name}.md").write_text(text, encoding="utf-8")
         data = json.dumps(document(facts, steps), indent=1, allow_nan=False)
         (given.out / f"{name}.json").write_text(data + "\n", encoding="utf-8")
-    return exit_code(steps)
+    return text
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import argparse
 import ctypes
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -33,6 +34,7 @@ SIZES_MIB: Final = (0.5, 4, 16, 40)
 OTHERS_MIB: Final = (4, 8, 12, 16, 24)
 FLUSH_MIB: Final = 256
 CALLS: Final = 300
+IN_A_ROW: Final = 50
 
 FIRST: Final = "nothing kept; flush"
 
@@ -80,6 +82,12 @@ class States:
         some = self.other[: 16 * MIB // 4]
         held = _all(self.keep, partial(write, some), zero)
         yield State(name="kept; 16 MiB of others kept; flush", prepare=held)
+        last = [
+            partial(write, self.flush[-some.numel() :]),
+            partial(demote, self.flush[-some.numel() :]),
+        ]
+        ending = _all(self.keep, self.flush[: -some.numel()].zero_, *last)
+        yield State(name="kept; flush whose last 16 MiB are kept and let go", prepare=ending)
         yield State(name="kept; `l2='cold-dirty'` of tirbench", prepare=self.keep, l2="cold-dirty")
         yield State(name=f"{FIRST}, again", prepare=zero)
 
@@ -115,6 +123,62 @@ class States:
         return found
 
 
+def costs(flush: torch.Tensor) -> dict[str, tuple[float, float]]:
+    """What flushing takes, by what it consists of: µs of the GPU and of the host, no profiler open."""
+    from benchmarks.kept_kernels import demote, write
+    from tirbench.timing.device import open_cuda
+    from tirbench.timing.flush import BUFFERS
+    from tirbench.timing.kept_lines import Driver, letting_go
+
+    device = open_cuda(None, "event")
+    other = flush.clone()
+    most = OTHERS_MIB[-2] * MIB // 4  # of words, as much as it takes
+    ours = BUFFERS.flush(device, "cold-dirty")
+    beside = letting_go(Driver(), device.index, other.data_ptr(), other.nbytes, device.stream)
+    within = letting_go(Driver(), device.index, flush.data_ptr(), flush.nbytes, device.stream)
+    if ours is None or beside is None or within is None:
+        return {}
+    zero, reset = flush.zero_, ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
+    ways: dict[str, Step] = {
+        "zero": zero,
+        "keep 16 MiB of another buffer": partial(write, other[:most]),
+        "let go of 16 MiB": partial(demote, other[:most]),
+        "keep and let go, by Triton": _all(
+            partial(write, other[:most]), partial(demote, other[:most])
+        ),
+        "keep and let go, by the driver": beside,
+        "zero; keep and let go of another buffer before": _all(beside, zero),
+        "zero; keep and let go of a part of it before": _all(within, zero),
+        "zero; its last 16 MiB kept and let go": _all(
+            flush[:-most].zero_, partial(write, flush[-most:]), partial(demote, flush[-most:])
+        ),
+        "zero; `cuCtxResetPersistingL2Cache` before": _all(reset, zero),
+        "`l2='cold-dirty'` of tirbench": ours,
+    }
+    return {name: _cost(way) for name, way in ways.items()}
+
+
+def _cost(way: Step) -> tuple[float, float]:
+    """µs of the GPU and of the host: of `IN_A_ROW` in a row, launched while the GPU is kept waiting."""
+    import torch
+
+    from tirbench.timing.device import open_cuda
+
+    device = open_cuda(None, "event")
+    begin, end = device.event(), device.event()
+    way()
+    device.synchronize()
+    device.wait(20_000.0)
+    started = time.perf_counter()
+    begin.record()
+    for _ in range(IN_A_ROW):
+        way()
+    end.record()
+    host_s = time.perf_counter() - started
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) * 1e3 / IN_A_ROW, host_s * 1e6 / IN_A_ROW
+
+
 def _all(*steps: Step) -> Step:
     def run() -> None:
         for step in steps:
@@ -128,6 +192,7 @@ def measure() -> dict[str, Any]:
     import torch
 
     flush = torch.zeros(FLUSH_MIB * MIB // 4, dtype=torch.int32, device="cuda")
+    before = costs(flush)
     found = {}
     for size in SIZES_MIB:
         words = torch.zeros(int(size * MIB) // 4, dtype=torch.int32, device="cuda")
@@ -144,6 +209,11 @@ def measure() -> dict[str, Any]:
         "l2_mib": torch.cuda.get_device_properties(0).L2_cache_size / MIB,
         "calls": CALLS,
         "midmean_us": found,
+        # CUPTI stays in a process that has had a session of Proton.
+        "costs_us": {
+            name: [*us, *after]
+            for (name, us), after in zip(before.items(), costs(flush).values(), strict=True)
+        },
     }
 
 
@@ -177,8 +247,23 @@ def markdown(document: dict[str, Any]) -> str:
         ),
         "",
         *table(("before the call", *(f"{size} MiB" for size in by_size)), lines),
+        *_cost_table(document.get("costs_us", {})),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _cost_table(found: dict[str, list[float]]) -> list[str]:
+    if not found:
+        return []
+    head = ("what", "GPU µs", "host µs", "GPU µs, after Proton", "host µs, after Proton")
+    return [
+        "",
+        "## What flushing takes",
+        "",
+        f"Mean of {IN_A_ROW} in a row, by events, with the host ahead of the GPU.",
+        "",
+        *table(head, [(name, *(f"{us:.1f}" for us in of)) for name, of in found.items()]),
+    ]
 
 
 def main(argv: list[str] | None = None) -> int:

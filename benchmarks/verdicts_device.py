@@ -213,8 +213,9 @@ and `planted2` are launched so that this takes about 1 % of the launch, `quiet` 
 program waits: the four are loads of the same machine code, which is why the quiet ones are a pair of equal
 code and the planted ones another, and a quiet one against a planted one is a decision about a slowdown; of
 the four of a sequence each shares a side with two others. How many steps make 1 % is foretold
-from a slope that is measured before. The true size is then the mean over all other virtual runs of the row,
-its own left out, whatever it was meant to be. Only Triton kernels are planted in."""
+from a slope that is measured before. The true size of a decision is then the mean over all pairs of planted
+and quiet sides of the row, in this virtual run and all others, that share no side with it, whatever it was
+meant to be. Only Triton kernels are planted in."""
 
 
 def markdown(document: Mapping[str, Any], found: selftest.Tally) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tirbench.digest import PROTOCOL_VERSION
 from tirbench.selftest.readings import DELAYED, PLANTEDS, Record, pair_of, pairs_of
 
 LOADS = ("base", "twin1", "twin2", "twin3")
@@ -74,7 +75,7 @@ def run_record(run: str = "r1", **changed: Any) -> Record:
         "device": "NVIDIA H200",
         "versions": "driver 580, torch 2.11.0, triton 3.6.0",
         "units": ["97eb"],
-        "protocol": {"workers": 5, "loads": 4, "planted": 4},
+        "protocol": {"version": PROTOCOL_VERSION, "workers": 5, "loads": 4, "planted": 4},
         **changed,
     }
 

@@ -14,6 +14,7 @@ from tests.selftest.conftest import (
     row_record,
     run_record,
 )
+from tirbench.digest import PROTOCOL_VERSION
 from tirbench.model import Row
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.budget import FIRST, Budget, Task
@@ -212,6 +213,13 @@ def test_what_an_earlier_run_learnt_is_used_for_rows_that_are_written_alike() ->
     assert {key: one.strength for key, one in found.items()} == {"w/a/k": 80}
     assert worker_s == {"w": 2.5}
     assert remembered(records, rows, "nvidia-b200") == ({}, {})
+
+
+def test_what_a_run_by_another_protocol_learnt_is_not_remembered() -> None:
+    run = run_record()
+    older = {**run, "protocol": {**run["protocol"], "version": PROTOCOL_VERSION - 1}}
+    records = [older, row_record("w/a/k")]
+    assert remembered(records, [trial_row("a")], "nvidia-h200") == ({}, {})
 
 
 def test_what_a_version_wrote_that_knew_less_is_not_remembered() -> None:

@@ -63,16 +63,32 @@ def test_the_true_size_of_a_slowdown_leaves_its_own_readings_out() -> None:
         assert one.truth == pytest.approx(math.expm1(0.0125 - 0.001 * one.key.sequence))
 
 
-def test_a_slowdown_that_was_measured_in_one_virtual_run_alone_has_no_true_size() -> None:
-    records = virtual_run(ROWS, 0, planted=0.01, placements=range(10))
-    found = tried_of(suite(records))
+def one_planted(run: str = "r1") -> list[Record]:
+    """A row in one virtual run with one load of the slower side."""
+    logs = {"base": 0.0, "twin1": 0.0, "quiet": 0.0, "quiet2": 0.0, "planted": 0.01}
+    return [reading_record(ROWS[0], 0, placement, logs, run=run) for placement in range(10)]
+
+
+def test_a_slowdown_of_which_there_is_one_load_has_no_true_size() -> None:
+    found = tried_of(suite(one_planted()))
     assert {one.truth for one in found if one.key.planted} == {None}
     assert tally(found).whole.planted.decisions == 0
 
 
+def test_the_pair_that_shares_no_side_says_how_large_a_slowdown_is() -> None:
+    logs = {"quiet": 0.0, "quiet2": 0.001, "planted": 0.010, "planted2": 0.012}
+    records = [reading_record(ROWS[0], 0, placement, logs) for placement in range(10)]
+    found = {one.key.pair: one.truth for one in tried_of(suite(records)) if one.key.planted}
+    assert found == {
+        "quiet~planted": pytest.approx(math.expm1(0.011)),  # by quiet2~planted2
+        "quiet2~planted2": pytest.approx(math.expm1(0.010)),
+        "quiet~planted2": pytest.approx(math.expm1(0.009)),
+        "quiet2~planted": pytest.approx(math.expm1(0.012)),
+    }
+
+
 def test_runs_with_the_same_strength_say_how_large_it_is_together() -> None:
-    first = virtual_run(ROWS[:1], 0, planted=0.01, placements=range(10))
-    other = virtual_run(ROWS[:1], 0, planted=0.01, placements=range(10), run="r2")
+    first, other = one_planted(), one_planted("r2")
     same = [row_record(ROWS[0], run="r2")]
     another = [row_record(ROWS[0], run="r2", strength=41)]
     for more, known in ((same, True), (another, False)):
@@ -81,9 +97,9 @@ def test_runs_with_the_same_strength_say_how_large_it_is_together() -> None:
 
 
 def test_runs_by_an_older_protocol_are_not_counted_with_those_by_a_newer_one() -> None:
-    protocol = {"version": 3, "workers": 5, "loads": 4, "planted": 4}
+    protocol = {"workers": 5, "loads": 4, "planted": 4}  # of a time that did not say which it was
     readings = [*virtual_run(ROWS, 0, run="r1"), *virtual_run(ROWS, 0, run="r2")]
-    newer, older = run_record("r1", protocol=protocol), run_record("r2")
+    newer, older = run_record("r1"), run_record("r2", protocol=protocol)
     assert {one["run"] for one in selftest.of_protocol([newer, older, *readings])} == {"r1"}
     assert {one["run"] for one in selftest.of_protocol([older, *readings])} == {"r2"}
     assert selftest.of_protocol([]) == []

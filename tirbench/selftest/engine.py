@@ -45,8 +45,9 @@ CALIBRATED: Final = 0.6
 OVERTIME: Final = 0.1
 """Share of the time by which confirming may end late, as what was screened would otherwise be lost."""
 
-TOGETHER_S: Final = 120.0
-"""Workloads that are tried in the same workers: as many as take so long."""
+TOGETHER_S: Final = 200.0
+"""Workloads are tried in the same workers as long as these take no longer: what time ends in the middle of
+is lost."""
 
 HOPELESS: Final = 3
 """Workers one after the other that fail with all their rows: then it is not the rows."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 STAGES: Final = 4
 """How often decisions may ask for more; no rule asks as often."""
 
-EACH: Final = 2
-"""Bundles of tasks that a lane should have, at least: what time ends in the middle of is lost."""
 
 OPENER: Final = "tirbench.harness.trials:open_trials"
 
@@ -189,7 +187,7 @@ class Lanes:
             if self._picked % 2:
                 mine.reverse()
             self._picked += 1
-            share_s = math.fsum(task.expected_s for task in waiting) / (EACH * len(self.alive))
+            share_s = math.fsum(task.expected_s for task in waiting) / len(self.alive)
             taken: list[Task] = []
             for task in mine:
                 longer_s = math.fsum(one.expected_s for one in (*taken, task))

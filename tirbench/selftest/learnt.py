@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from tirbench.calls import SHORT_BLOCK, SHORT_CALL_US
+from tirbench.digest import PROTOCOL_VERSION
 from tirbench.selftest.readings import Record, is_planted
 from tirbench.selftest.trees import TrialRow
 
@@ -104,7 +105,9 @@ def remembered(
 ) -> tuple[dict[str, Known], dict[str, float]]:
     """What earlier runs on this hardware learnt of rows that are still written alike.
 
-    Strengths are corrected by what was measured of them since.
+    Strengths are corrected by what was measured of them since. Runs by another protocol say nothing: where
+    a flush takes longer than it did, too many arms would be measured together, and the device would rest
+    in the middle of a quad.
 
     Returns:
         By row what is known, and by workload the seconds of a worker.
@@ -117,7 +120,10 @@ def remembered(
     for one in records:
         if one["type"] != "row" or source.get(one["row"]) != one["source"]:
             continue
-        if runs.get(one["run"], {}).get("hardware") != hardware:
+        run = runs.get(one["run"], {})
+        if run.get("hardware") != hardware:
+            continue
+        if run["protocol"].get("version") != PROTOCOL_VERSION:
             continue
         if not one.keys() >= OF_KNOWN:
             continue  # of a version that knew less

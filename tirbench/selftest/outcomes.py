@@ -18,8 +18,8 @@ class Tried:
     """One row-decision with what it cost, and for a planted one how large the slowdown truly is.
 
     Attributes:
-        truth: relative, from all other virtual runs of the row; `None` for equal code, or where there
-            was no other.
+        truth: relative, from all other loads of the row; `None` for equal code, or where there
+            were no others.
         gpu_s: GPU seconds of one side, flushes included.
         screened: whether screening alone flagged it.
     """
@@ -112,10 +112,10 @@ def _gpu_s(one: Decision, costs: Mapping[tuple[str, str, int, int, str], float])
 
 
 def _truths(records: Iterable[Record], rows: Mapping[tuple[str, str], Record]) -> dict[Key, float]:
-    """How much slower a planted row is, by everything that was measured of it in other virtual runs.
+    """How much slower a planted row is, by everything that was measured of it with other loads.
 
-    A virtual run's own readings must not say what it should have found. Runs in which the row had the
-    same strength count together, each placement alike, against either of the quiet sides.
+    A decision's own readings must not say what it should have found, nor those that share a side with
+    them. Runs in which the row had the same strength count together, each placement alike.
     """
     found: dict[tuple[str, int], dict[Key, dict[int, float]]] = {}
     for one in records:
@@ -135,10 +135,13 @@ def _truths(records: Iterable[Record], rows: Mapping[tuple[str, str], Record]) -
 
 
 def _without(alike: Mapping[Key, Mapping[int, float]], own: Key) -> float | None:
-    """The mean log-ratio of all virtual runs but one."""
+    """The mean log-ratio of all pairs that share no side of the same sequence with this one."""
     others: dict[int, list[float]] = defaultdict(list)
+    mine = set(own.pair.split(SEPARATOR))
     for key, placements in alike.items():
-        is_own = (key.run, key.sequence) == (own.run, own.sequence)
-        for placement, value in () if is_own else placements.items():
+        together = (key.run, key.sequence) == (own.run, own.sequence)
+        if together and not mine.isdisjoint(key.pair.split(SEPARATOR)):
+            continue
+        for placement, value in placements.items():
             others[placement].append(value)
     return statistics.fmean(map(statistics.fmean, others.values())) if others else None
