@@ -46,7 +46,7 @@ def budget(known: dict[str, Known], **asked: Any) -> Budget:
 
 
 def known(midmean_us: float = 5.0, **changed: Any) -> Known:
-    return Known.of(row_record("w/a/k", midmean_us, **changed))
+    return Known.of(row_record("w/a/k", midmean_us, **{"flush_us": 50.0, **changed}))
 
 
 def test_short_launches_are_measured_over_all_loads_and_the_planted_side() -> None:
@@ -75,7 +75,7 @@ def test_a_launch_of_which_only_a_pair_fits_into_a_burst_is_measured_in_pairs() 
 def test_of_the_slower_sides_as_many_are_measured_as_leave_room_for_a_pair(
     most: int, sequences: list[tuple[str, ...]]
 ) -> None:
-    launch_us = 15_000 / (2 * (most + 0.5)) - 60.0  # a quad of so many single calls fits
+    launch_us = 15_000 / (2 * (most + 0.1)) - 50.0  # a quad of so many single calls fits
     made = budget({"w/a/k": known(launch_us)})
     assert made.sequences(range(1)) == {"w/a/k": [(0, sides) for sides in sequences]}
 
@@ -111,8 +111,24 @@ def test_rows_that_failed_or_of_which_nothing_is_known_are_left_out() -> None:
 def test_a_quad_of_more_than_a_pair_always_fits_into_a_burst(us: float, most: int) -> None:
     arms = known(us).arms(most)
     assert 2 <= arms <= most
-    block_us = 5 * (us + 60) if us < 250 else us + 60
+    block_us = 5 * (us + 50) if us < 250 else us + 50
     assert arms == 2 or 2 * arms * block_us <= 15_000
+
+
+def test_so_many_arms_are_measured_together_as_use_up_the_bursts() -> None:
+    made = known(2.0, flush_us=90.0)  # 0.92 ms for two sub-blocks of an arm
+    assert made.arms(20) == 16
+    assert made.paying(20) == made.paying(17) == 16
+    assert made.paying(9) == made.paying(10) == 8  # a quad of 8 fits twice
+    assert made.paying(11) == 11
+    assert made.paying(5) == 5
+    assert made.paying(2) == 2
+    assert known(4000.0).paying(9) == 2
+
+
+@given(st.floats(0.5, 20_000), st.integers(2, 20))
+def test_what_pays_fits_into_a_burst(us: float, most: int) -> None:
+    assert 2 <= known(us).paying(most) <= known(us).arms(most)
 
 
 def test_a_plan_has_as_many_virtual_runs_as_fit_and_the_first_in_any_case() -> None:

@@ -128,10 +128,11 @@ class Budget:
         }
 
     def _of_run(self, known: Known, number: int) -> Sequences:
-        most = self._most(known)
-        loads = self.trees.loads(min(most, known.loads(self.asked.loads)))
+        wanted = known.loads(self.asked.loads)
+        loads = self.trees.loads(wanted)
         if known.strength is None or number >= self.asked.planted:
-            return [(number, loads)]
+            return [(number, loads[: known.paying(wanted)])]
+        most = known.paying(wanted + len(DELAYED))
         for slower in reversed(FEW_DELAYED[1:]):
             if most >= len(slower) + 2:
                 return [(number, (*loads[: most - len(slower)], *slower))]

@@ -12,14 +12,11 @@ from tirbench import store
 from tirbench.calls import FLUSH_US, LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US, calls_for
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.budget import PLANNED, Batch, Budget
-from tirbench.selftest.learnt import BURST_US, COSTLY_S, WORKER_S, Known
+from tirbench.selftest.learnt import BURST_US, COSTLY_S, REST_US, WORKER_S, Known
 from tirbench.selftest.readings import is_planted, pair_of, pairs_of
 from tirbench.selftest.shares import classes
 from tirbench.selftest.tables import Table
 from tirbench.selftest.trees import Trees, TrialRow, opened
-
-REST_US: Final = 20_000.0
-"""As `timing.schedule.BURST_REST_S`, after each `BURST_US` of work."""
 
 PILOT_CALLS: Final = 16
 """Of an estimate, at most: as `timing.local.PILOT_CALLS`."""

@@ -16,6 +16,9 @@ from tirbench.selftest.trees import TrialRow
 BURST_US: Final = 15_000.0
 """As `timing.schedule.BURST_WORK_US`: in a longer quad the device rests, and its arms are then unequal."""
 
+REST_US: Final = 20_000.0
+"""As `timing.schedule.BURST_REST_S`, after each of them."""
+
 WORKER_S: Final = 1.0
 """What a worker costs beside its sequences, before any was seen."""
 
@@ -92,9 +95,27 @@ class Known:
 
     def arms(self, most: int) -> int:
         """How many arms a sequence may have so that a quad of all of them fits into one burst."""
+        return max(2, min(most, int(BURST_US / self._quad_us(1)))) if self._quad_us(1) > 0 else most
+
+    def paying(self, most: int) -> int:
+        """Of so many arms, how many give most pairs a second.
+
+        The device rests after a burst however much of it was used, and a quad is not divided: nine arms
+        whose quad takes more than half a burst take longer than twice eight whose quad takes less.
+        """
+
+        def pairs_a_second(arms: int) -> float:
+            quad_us = self._quad_us(arms)
+            in_a_burst = max(1, int(BURST_US / quad_us)) if quad_us > 0 else 1
+            return arms * (arms - 1) / (quad_us + REST_US / in_a_burst)
+
+        return max(range(2, self.arms(most) + 1), key=pairs_a_second)
+
+    def _quad_us(self, arms: int) -> float:
+        """How long two sub-blocks of each arm take."""
         cycle_us = self.midmean_us + self.flush_us
         block_us = sum(SHORT_BLOCK) * cycle_us if self.midmean_us < SHORT_CALL_US else cycle_us
-        return max(2, min(most, int(BURST_US / (2 * block_us)))) if block_us > 0 else most
+        return 2 * arms * block_us
 
 
 OF_KNOWN: Final = {one.name for one in fields(Known)} - {"unplanted"}
