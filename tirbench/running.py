@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tirbench.execute import Workers
     from tirbench.execute.ahead import Ahead
     from tirbench.execute.events import Event, Reported
+    from tirbench.execute.spending import Spending
 
 COPY: Final = "copy"
 """Row of the roof measurement that is the copy bandwidth; the others are dtypes."""
@@ -68,6 +69,7 @@ def run_jobs(
     """Run what can be run and keep every outcome before it is shown."""
     from tirbench.execute import Workers
     from tirbench.execute.events import Reported, RowDone
+    from tirbench.execute.spending import Spending
 
     if not jobs:
         return
@@ -76,11 +78,14 @@ def run_jobs(
         if options.time and options.device == "cuda" and not finish.roofs.copy_gbytes_per_s:
             measure_device(jobs, kept, workers, finish, say)
         lanes = _lanes(options)
+        spending = Spending(devices=max(1, len(lanes)))
         with (
+            _spent(spending, kept),
             _built_ahead(jobs, options, kept, finish, workers, lanes) as builders,
             closing(_events(jobs, options, lanes, kept, workers, say)) as events,
         ):
             for event in events:
+                spending.look(event)
                 if isinstance(event, RowDone):
                     event = RowDone(outcome=finish(event.outcome))  # noqa: PLW2901 - finished here
                     kept.outcome(event.outcome)
@@ -144,6 +149,15 @@ def _built_ahead(
             yield builders
         finally:
             kept.built_ahead(builders.built)
+
+
+@contextmanager
+def _spent(spending: Spending, kept: store.RunWriter) -> Iterator[None]:
+    """Keep where the time went, also of a run that is interrupted."""
+    try:
+        yield
+    finally:
+        kept.spent(spending.spent())
 
 
 def _keep_samples(event: Reported, kept: store.RunWriter) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import tirbench
 from tirbench import report
-from tirbench.model import Baseline, Failed, PinnedRow, Row, Run, Skipped, Timed, Wrong
+from tirbench.model import Baseline, Failed, PinnedRow, Row, Run, Skipped, Spent, Timed, Wrong
 from tirbench.report import document, github, markdown, pins, terminal, text
 from tirbench.report.progress import progress
 from tirbench.report.table import summary, tables
@@ -52,6 +52,21 @@ def test_the_result_of_a_run_reads_like_this(width: int, run: Run, golden: Golde
         folder=".tirbench/runs/20250131-142503-7f3a1c",
     )
     golden(HERE / f"width_{width}.txt", shown)
+
+
+def test_a_run_says_where_its_time_went(run: Run) -> None:
+    spent = Spent(
+        elapsed_s=51.26,
+        devices=2,
+        stages=(
+            ("w", (("load", 20.0), ("verify", 0.1))),
+            ("v", (("load", 10.0), ("time", 69.9))),
+        ),
+    )
+    shown = terminal.render(replace(run, spent=spent), terminal.Look(width=120))
+    assert "51.3 s on 2 devices: load 30 %, time 70 %" in shown.splitlines()
+    nothing = replace(spent, stages=())
+    assert "devices:" not in terminal.render(replace(run, spent=nothing), terminal.Look(width=120))
 
 
 def test_colours_change_nothing_but_colours(run: Run) -> None:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pytest
 
 from tirbench.errors import StorageError, UsageError
-from tirbench.model import CaseJob, DeadlineChoice, Job, Machine, Plan, Row, Skipped, Timed
+from tirbench.model import CaseJob, DeadlineChoice, Job, Machine, Plan, Row, Skipped, Spent, Timed
 from tirbench.store.git import Tree
 from tirbench.store.journal import open_run, resume_run
 from tirbench.store.kept import read_run
@@ -54,6 +54,24 @@ def test_a_run_goes_on_behind_its_last_whole_line(
     assert len(kept.run.outcomes) == 3
     # What was measured of a row before the cut is not mixed with what was measured after it.
     assert list(kept.samples()) == [(rows[0].key, 0, 0, (1.0,)), (rows[1].key, 0, 0, (3.0,))]
+
+
+def test_where_the_time_went_adds_up_over_the_parts_of_a_run(
+    tmp_path: Path, timed: MakeTimed, machine: Machine
+) -> None:
+    rows = rows_of("triton", "other")
+    part = Spent(elapsed_s=2.0, devices=1, stages=(("rmsnorm", (("load", 1.0), ("time", 1.0))),))
+    with (  # noqa: PT012 - what a cut run is
+        pytest.raises(RuntimeError),
+        open_run(tmp_path, machine=machine, rows=rows, tree=TREE) as run,
+    ):
+        run.spent(part)
+        raise RuntimeError
+    assert read_run(tmp_path).run.spent == part
+    with resume_run(tmp_path, read_run(tmp_path)) as again:
+        again.outcome(timed(), timed(implementation="other"))
+        again.spent(part)
+    assert read_run(tmp_path).run.spent == part.plus(part)
 
 
 def test_a_run_is_written_by_one_at_a_time(tmp_path: Path, machine: Machine) -> None:

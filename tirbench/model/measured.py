@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from tirbench.model.written import ImplementationRole, TimerName
 
@@ -326,6 +327,44 @@ class BuiltAhead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Where the time of a run went.
+
+    Attributes:
+        elapsed_s: how long its cases took from the first to the last.
+        devices: that shared them.
+        stages: by workload, seconds of all devices in each stage; `load` is what a case took beside the
+            stages that its worker announced: starting it and opening the harness.
+    """
+
+    elapsed_s: float
+    devices: int
+    stages: tuple[tuple[str, tuple[tuple[Stage, float], ...]], ...]
+
+    def by_stage(self) -> dict[Stage, float]:
+        """Seconds of all workloads in each stage, in the order of the stages."""
+        found: dict[Stage, float] = {}
+        for stage in get_args(Stage):
+            seconds = [s for _, stages in self.stages for name, s in stages if name == stage]
+            if seconds:
+                found[stage] = math.fsum(seconds)
+        return found
+
+    def plus(self, later: Spent) -> Spent:
+        """With what a later part of the same run took."""
+        found = {workload: dict(stages) for workload, stages in self.stages}
+        for workload, stages in later.stages:
+            mine = found.setdefault(workload, {})
+            for stage, seconds in stages:
+                mine[stage] = mine.get(stage, 0.0) + seconds
+        return Spent(
+            elapsed_s=self.elapsed_s + later.elapsed_s,
+            devices=max(self.devices, later.devices),
+            stages=tuple((workload, tuple(stages.items())) for workload, stages in found.items()),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Everything one `exec` measured. Outcomes are cases × implementations, each exactly once."""
 
@@ -337,6 +376,7 @@ class Run:
     roofs: Roofs = Roofs()
     complete: bool = True
     ahead: BuiltAhead | None = None
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

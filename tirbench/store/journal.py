@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Final
 import tirbench
 from tirbench import codec
 from tirbench.errors import StorageError, UsageError
-from tirbench.model import BuiltAhead, Job, Machine, Outcome, Roofs, Row
+from tirbench.model import BuiltAhead, Job, Machine, Outcome, Roofs, Row, Spent
 from tirbench.store.files import Scrub, scrubber, sync_folder, write
 from tirbench.store.kept import FORMAT, KeptRun, read_metadata
 from tirbench.store.lines import RunError, read_lines, whole_bytes
@@ -131,6 +131,12 @@ class RunWriter:
     def built_ahead(self, built: BuiltAhead) -> None:
         """Keep how much was built ahead; it is on the disk when the run is closed."""
         self._metadata["ahead"] = codec.dump(built)
+
+    def spent(self, spent: Spent) -> None:
+        """Keep where its time went, beside what an earlier part took; on the disk when the run is closed."""
+        before = self._metadata.get("spent")
+        whole = codec.load(Spent, before).plus(spent) if before else spent
+        self._metadata["spent"] = codec.dump(whole)
 
     def machine(self, machine: Machine) -> None:
         """Replace the facts of the machine by those a worker could add to."""

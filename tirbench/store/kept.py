@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tirbench import codec
 from tirbench.errors import UsageError
-from tirbench.model import BuiltAhead, Job, Machine, Outcome, Roofs, Row, Run
+from tirbench.model import BuiltAhead, Job, Machine, Outcome, Roofs, Row, Run, Spent
 from tirbench.store.lines import RunError, read_lines
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def read_run(root: Path, run_id: str = "latest") -> KeptRun:
             roofs=codec.load(Roofs, metadata["roofs"]),
             complete=bool(metadata["complete"]) and not torn and len(outcomes) == len(rows),
             ahead=codec.load(BuiltAhead, built) if (built := metadata.get("ahead")) else None,
+            spent=codec.load(Spent, spent) if (spent := metadata.get("spent")) else None,
         )
     except (codec.CodecError, KeyError) as error:
         raise RunError(f"run {folder.name} cannot be read: {error}") from error
