@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -91,21 +91,25 @@ class Proof:
 
     def steps(self) -> Iterator[Step]:
         """Everything in order; what the time does not suffice for is left out, and said."""
-        yield self.pins()
-        for name, step in (
-            ("exec --pin again", self.pins_again),
-            ("gate, clean", self.gate_clean),
-            ("gate, another card", self.gate_other_card),
-            ("ab --plan", self.plan),
-            ("ab main, planted", self.planted),
-            ("gate, planted", self.gate_planted),
-            ("ab main main", self.placebo),
-            ("gate, another unit", self.gate_other_unit),
-        ):
-            if time.monotonic() < self.until:
+        for number, (name, step) in enumerate(self.order().items()):
+            if number == 0 or time.monotonic() < self.until:
                 yield step()
             else:
-                yield Step(name=name, expected="", said="no time was left", verdict="left out")
+                yield _left_out(name, "no time was left")
+
+    def order(self) -> dict[str, Callable[[], Step]]:
+        """The steps by name."""
+        return {
+            "exec --pin": self.pins,
+            "exec --pin again": self.pins_again,
+            "gate, clean": self.gate_clean,
+            "gate, another card": self.gate_other_card,
+            "ab --plan": self.plan,
+            "ab main, planted": self.planted,
+            "gate, planted": self.gate_planted,
+            "ab main main": self.placebo,
+            "gate, another unit": self.gate_other_unit,
+        }
 
     # --- Commands
 
@@ -351,6 +355,10 @@ class Proof:
         )
 
 
+def _left_out(name: str, why: str) -> Step:
+    return Step(name=name, expected="", said=why, verdict="left out")
+
+
 def _sizes(effects: Effects) -> str:
     """Row by row, with intervals."""
     return ", ".join(
@@ -417,7 +425,8 @@ def main() -> int:
             print(f"{step.verdict}: {step.name}: {step.said}", flush=True)
             steps.append(step)
             # After every step: whoever interrupts the next one keeps those before it.
-            text = _write(given, steps, time.monotonic() - begin)
+            later = [_left_out(name, "not begun") for name in list(proof.order())[len(steps) :]]
+            text = _write(given, [*steps, *later], time.monotonic() - begin)
     print(text)
     return exit_code(steps)
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 MIB: Final = 1 << 20
 SIZES_MIB: Final = (0.5, 4, 16, 40)
 OTHERS_MIB: Final = (4, 8, 12, 16, 24)
+ENOUGH_MIB: Final = 16
+"""Of others: as much as it takes on an H200."""
+
 FLUSH_MIB: Final = 256
 CALLS: Final = 300
 IN_A_ROW: Final = 50
@@ -79,15 +82,17 @@ class States:
             some = self.other[: mib * MIB // 4]
             steps = _all(self.keep, partial(write, some), partial(demote, some), zero)
             yield State(name=f"kept; {mib} MiB of others kept and let go; flush", prepare=steps)
-        some = self.other[: 16 * MIB // 4]
+        some = self.other[: ENOUGH_MIB * MIB // 4]
         held = _all(self.keep, partial(write, some), zero)
-        yield State(name="kept; 16 MiB of others kept; flush", prepare=held)
+        yield State(name=f"kept; {ENOUGH_MIB} MiB of others kept; flush", prepare=held)
         last = [
             partial(write, self.flush[-some.numel() :]),
             partial(demote, self.flush[-some.numel() :]),
         ]
         ending = _all(self.keep, self.flush[: -some.numel()].zero_, *last)
-        yield State(name="kept; flush whose last 16 MiB are kept and let go", prepare=ending)
+        yield State(
+            name=f"kept; flush whose last {ENOUGH_MIB} MiB are kept and let go", prepare=ending
+        )
         yield State(name="kept; `l2='cold-dirty'` of tirbench", prepare=self.keep, l2="cold-dirty")
         yield State(name=f"{FIRST}, again", prepare=zero)
 
@@ -132,24 +137,29 @@ def costs(flush: torch.Tensor) -> dict[str, tuple[float, float]]:
 
     device = open_cuda(None, "event")
     other = flush.clone()
-    most = OTHERS_MIB[-2] * MIB // 4  # of words, as much as it takes
+    most = ENOUGH_MIB * MIB // 4  # of words
     ours = BUFFERS.flush(device, "cold-dirty")
     beside = letting_go(Driver(), device.index, other.data_ptr(), other.nbytes, device.stream)
     within = letting_go(Driver(), device.index, flush.data_ptr(), flush.nbytes, device.stream)
     if ours is None or beside is None or within is None:
         return {}
-    zero, reset = flush.zero_, ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
+    zero, cuda = flush.zero_, ctypes.CDLL("libcuda.so.1")
+
+    def reset() -> None:
+        if error := cuda.cuCtxResetPersistingL2Cache():
+            raise RuntimeError(f"cuCtxResetPersistingL2Cache: CUDA error {error}")
+
     ways: dict[str, Step] = {
         "zero": zero,
-        "keep 16 MiB of another buffer": partial(write, other[:most]),
-        "let go of 16 MiB": partial(demote, other[:most]),
+        f"keep {ENOUGH_MIB} MiB of another buffer": partial(write, other[:most]),
+        f"let go of {ENOUGH_MIB} MiB": partial(demote, other[:most]),
         "keep and let go, by Triton": _all(
             partial(write, other[:most]), partial(demote, other[:most])
         ),
         "keep and let go, by the driver": beside,
         "zero; keep and let go of another buffer before": _all(beside, zero),
         "zero; keep and let go of a part of it before": _all(within, zero),
-        "zero; its last 16 MiB kept and let go": _all(
+        f"zero; its last {ENOUGH_MIB} MiB kept and let go": _all(
             flush[:-most].zero_, partial(write, flush[-most:]), partial(demote, flush[-most:])
         ),
         "zero; `cuCtxResetPersistingL2Cache` before": _all(reset, zero),

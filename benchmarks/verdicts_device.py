@@ -212,10 +212,10 @@ the programs that the device starts at once do so many dependent multiply-adds b
 and `planted2` are launched so that this takes about 1 % of the launch, `quiet` and `quiet2` so that no
 program waits: the four are loads of the same machine code, which is why the quiet ones are a pair of equal
 code and the planted ones another, and a quiet one against a planted one is a decision about a slowdown; of
-the four of a sequence each shares a side with two others. How many steps make 1 % is foretold
-from a slope that is measured before. The true size of a decision is then the mean over all pairs of planted
-and quiet sides of the row, in this virtual run and all others, that share no side with it, whatever it was
-meant to be. Only Triton kernels are planted in."""
+the four of a sequence each shares a side with two others, and `≥` counts only the two that share none.
+How many steps make 1 % is foretold from a slope that is measured before. The true size of a decision is then
+the mean over all other readings of planted and quiet sides of the row, but for those of its own sequence that
+share a side with it, whatever it was meant to be. Only Triton kernels are planted in."""
 
 
 def markdown(document: Mapping[str, Any], found: selftest.Tally) -> str:
@@ -231,7 +231,7 @@ def markdown(document: Mapping[str, Any], found: selftest.Tally) -> str:
             "",
             (
                 f"{', '.join(sorted({one['date'] for one in runs}))}; {last['versions']}; "
-                f"protocol {protocol.get('version', 2)}; runs: {len(runs)}, units: {len(units)}."
+                f"protocol {selftest.protocol_of(last)}; runs: {len(runs)}, units: {len(units)}."
             ),
             "",
             *(f"* `{one['command']}` ({one['date']})" for one in runs),

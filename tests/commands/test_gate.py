@@ -552,6 +552,7 @@ def test_the_self_test_of_the_hardware_refuses_what_it_cannot_resolve_and_stands
 ) -> None:
     """Of kernels of 10 µs, 40 of 100 slowdowns of 1 % were missed."""
     from tirbench import selftest
+    from tirbench.digest import PROTOCOL_VERSION
     from tirbench.selftest.shares import ALL, EqualShare, OfClass, PlantedShare, Spread
 
     common: dict[str, Any] = {
@@ -565,7 +566,14 @@ def test_the_self_test_of_the_hardware_refuses_what_it_cannot_resolve_and_stands
         **common, gpu_s_most=0.1, decisions=3000, screened=0.0, flagged=0, at_most=0.001
     )
     planted = PlantedShare(
-        **common, gpu_s_most=0.1, decisions=100, found=60, at_least=0.5, truth=0.0105
+        **common,
+        gpu_s_most=0.1,
+        decisions=200,
+        found=120,
+        independent=100,
+        independent_found=60,
+        at_least=0.5,
+        truth=0.0105,
     )
     spread = Spread(quads=0.01, again=0.01, worker=0.0005)
     every = OfClass(name=ALL, limit_us=None, equal=equal, planted=planted, spread=spread)
@@ -574,6 +582,7 @@ def test_the_self_test_of_the_hardware_refuses_what_it_cannot_resolve_and_stands
         device=MACHINE.device,
         dates=("2025-01-31",),
         versions="torch 2.11.0",
+        protocol=PROTOCOL_VERSION,
         runs=1,
         units=1,
         workers=5,

@@ -57,14 +57,14 @@ def test_short_launches_are_measured_over_all_loads_and_the_planted_side() -> No
 def test_a_launch_of_which_only_a_pair_fits_into_a_burst_is_measured_in_pairs() -> None:
     made = budget({"w/a/k": known(4000.0)})
     assert made.sequences(range(1)) == {
-        "w/a/k": [(0, ("base", "twin1")), (0, ("quiet2", "planted"))]
+        "w/a/k": [(0, ("base", "twin1")), (0, ("quiet", "planted"))]
     }
 
 
 @pytest.mark.parametrize(
     ("most", "sequences"),
     [
-        (2, [LOADS[:2], ("quiet2", "planted")]),
+        (2, [LOADS[:2], ("quiet", "planted")]),
         (3, [LOADS[:2], ("quiet", "quiet2", "planted")]),
         (4, [LOADS[:2], SLOWER]),
         (5, [(*LOADS[:2], "quiet", "quiet2", "planted")]),
@@ -144,7 +144,7 @@ def test_a_plan_has_as_many_virtual_runs_as_fit_and_the_first_in_any_case() -> N
 
 def test_a_plan_counts_workers_loads_sequences_and_confirming() -> None:
     made = budget({"w/a/k": known(build_s=0.02)}, workers=5)
-    made.worker_s["w"] = 1.0
+    made.worker_s["w"], made.start_s = 0.75, 0.25
     batch = {"w/a/k": [(0, SIDES), (1, LOADS)]}
     screening = 5 * (1.0 + 12 * 0.1 + 2 * 0.05 + 7 * 0.02)
     # Fresh workers measure the planted sides against both that they are held against.
@@ -175,6 +175,15 @@ def test_what_a_task_asks_for_once_it_is_screened_is_counted_with_it() -> None:
     assert first.pairs == 2 * 6 + 2 * (4 + 2)
 
 
+def test_a_task_in_workers_that_are_there_already_takes_less() -> None:
+    made = budget({"w/a/k": known()})
+    made.start_s = 2.0
+    (task,) = made.tasks(made.sequences(range(1)), range(5))
+    assert task.start_s == 10.0
+    assert task.begun().expected_s == pytest.approx(task.expected_s - 10.0)
+    assert task.begun().begun() == task.begun()
+
+
 def test_of_a_task_that_is_too_long_the_first_virtual_runs_are_kept() -> None:
     rows = {
         "w/a/k": {"sequences": [(0, ("base", "twin1")), (1, ("base", "twin1"))]},
@@ -202,6 +211,12 @@ def test_sides_that_several_decisions_ask_for_are_measured_together_where_they_f
         (3, ("base", "twin1")),
         (3, ("quiet", "planted")),
     ]
+    made.known["w/a/k"] = known(15_000 / (2 * 4.1) - 50)  # four arms fit
+    assert made.together("w/a/k", {3: ["base", "twin1", *SLOWER]}) == [
+        (3, ("base", "twin1")),
+        (3, SLOWER),
+    ]
+    assert made.together("w/a/k", {3: ["quiet", "planted"]}) == [(3, ("quiet", "planted"))]
 
 
 @pytest.mark.parametrize(
@@ -236,6 +251,11 @@ def test_what_a_run_by_another_protocol_learnt_is_not_remembered() -> None:
     older = {**run, "protocol": {**run["protocol"], "version": PROTOCOL_VERSION - 1}}
     records = [older, row_record("w/a/k")]
     assert remembered(records, [trial_row("a")], "nvidia-h200") == ({}, {})
+    # Nor does it correct the strengths of those by this one.
+    newer = [run_record("r2"), row_record("w/a/k", run="r2")]
+    strong = [reading_record("w/a/k", 0, 0, {"quiet": 0.0, "planted": 0.04})]
+    found, _ = remembered([*records, *strong, *newer], [trial_row("a")], "nvidia-h200")
+    assert found["w/a/k"].strength == 40
 
 
 def test_what_a_version_wrote_that_knew_less_is_not_remembered() -> None:

@@ -112,12 +112,32 @@ def test_tasks_of_other_placements_have_workers_of_their_own() -> None:
     assert all({names.index(one) % 2 for one in bundle} in ({0}, {1}) for bundle in found)
 
 
-def test_of_a_bundle_that_is_too_long_the_last_tasks_are_cut() -> None:
+def test_of_tasks_that_are_done_together_the_last_are_cut_where_time_is_short() -> None:
     lanes, done, said = lanes_of(Clock())
-    tasks = [task("a", 1.0, 1.0), task("b", 1.0, 1.0), *(task(name, 90.0) for name in "cd")]
-    assert bundles(lanes, tasks, end_s=5.5)[0] == "ab"
+    tasks = [replace(task(name, 1.0, 1.0), start_s=0.75) for name in "ab"]
+    lanes._fitting(lanes.lanes[0], tasks, 5.0)  # 1 + 2 s, then 0.25 + 1
     assert done == [("gpu0", "a", 2), ("gpu0", "b", 1)]
-    assert said[0] == "b: there is time for only 1 virtual runs"
+    assert said == ["b: there is time for only 1 virtual runs"]
+
+
+def test_what_may_be_slower_than_foretold_is_not_all_begun_at_once() -> None:
+    clock = Clock()
+    lanes, done, _ = lanes_of(clock, took=lambda task: 3 * task.expected_s)
+    bundles(lanes, [task(str(number), 1.0) for number in range(200)], 180.0, together_s=200.0)
+    assert clock.now <= 180.0 * 1.05
+    assert len(done) < 40
+    clock.now = 0.0
+    untried = [replace(task(str(number)), fixed_s=1.0) for number in range(170)]
+    lanes.forget_pace()
+    bundles(lanes, untried, 180.0, together_s=200.0)
+    assert clock.now <= 180.0 * 1.05
+
+
+def test_a_task_of_other_placements_does_not_end_a_bundle() -> None:
+    lanes, _, _ = lanes_of(Clock())
+    tasks = [task(name, 1.0) for name in "abcd"]
+    tasks[1] = replace(task("b", 50.0), placements=(7,))
+    assert bundles(lanes, tasks, together_s=100.0) == ["acd", "b"]
 
 
 def test_what_tasks_of_a_bundle_ask_for_is_done_together_too() -> None:

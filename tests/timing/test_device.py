@@ -32,6 +32,9 @@ class Keeping(Driver):
         super().__init__(library=object())
         self.kept, self.log = kept, log
 
+    def context(self) -> None:
+        return None
+
     def attribute(self, which: int, ordinal: int) -> int:
         assert (which, ordinal) == (MOST_PERSISTING, 0)
         return self.kept

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tirbench.errors import MeasurementError
-from tirbench.timing import kept_lines
+from tirbench.execute import blame
 from tirbench.timing.kept_lines import LINE, PTX, Driver, letting_go
 
 MIB = 1 << 20
@@ -26,12 +26,31 @@ class FakeCuda:
     fails: dict[str, int] = field(default_factory=dict)
     loaded: bytes = b""
     launches: list[tuple[str, int, int, int, int]] = field(default_factory=list)
+    current: int | None = 5
+    pushed: list[int | None] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         if not name.startswith("cu"):
             raise AttributeError(name)
         return lambda *arguments: self.fails.get(name) or getattr(self, f"do_{name}")(*arguments)
+
+    def do_cuCtxGetCurrent(self, context: Any) -> int:  # noqa: N802
+        context._obj.value = self.current
+        return 0
+
+    def do_cuCtxPushCurrent_v2(self, context: Any) -> int:  # noqa: N802
+        self.pushed.append(self.current)
+        self.current = context.value
+        return 0
+
+    def do_cuCtxPopCurrent_v2(self, _: Any) -> int:  # noqa: N802
+        self.current = self.pushed.pop()
+        return 0
+
+    def do_cuGetErrorString(self, error: int, said: Any) -> int:  # noqa: N802
+        said._obj.value = {719: b"unspecified launch failure"}.get(error)
+        return 0 if error == 719 else 1
 
     def do_cuDeviceGet(self, device: Any, ordinal: int) -> int:  # noqa: N802
         device._obj.value = 100 + ordinal
@@ -54,6 +73,7 @@ class FakeCuda:
         return 0
 
     def do_cuLaunchKernel(self, function: Any, *rest: Any) -> int:  # noqa: N802
+        assert self.current == 5
         *shape, shared, stream, arguments, extra = rest
         assert (shape[1:3], shape[4:], shared, extra) == ([1, 1], [1, 1], 0, None)
         address = ctypes.c_uint64.from_address(arguments[0]).value
@@ -101,10 +121,48 @@ def test_a_cache_that_keeps_nothing_is_left_alone() -> None:
     assert (cuda.loaded, cuda.launches) == (b"", [])
 
 
-@pytest.mark.parametrize("call", ["cuDeviceGetAttribute", "cuModuleLoadData", "cuLaunchKernel"])
-def test_what_the_driver_refuses_is_told_with_what_needs_none_of_it(call: str) -> None:
-    with pytest.raises(MeasurementError, match=rf"{call} failed with CUDA error 719 .*l2='warm'"):
-        closure(FakeCuda(fails={call: 719}))
+@pytest.mark.parametrize("current", [None, 9])
+def test_another_thread_and_another_device_launch_on_the_context_that_it_was_made_for(
+    current: int | None,
+) -> None:
+    cuda = FakeCuda()
+    run = closure(cuda)
+    assert run is not None
+    cuda.current = current
+    run()
+    assert (cuda.current, cuda.pushed, len(cuda.launches)) == (current, [], 4)
+
+
+def test_a_fault_of_a_launch_before_is_told_as_such() -> None:
+    """`execute.blame` knows it by these words, and replaces the worker."""
+    with pytest.raises(MeasurementError) as raised:
+        closure(FakeCuda(fails={"cuLaunchKernel": 719}))
+    assert str(raised.value) == (
+        "CUDA error: unspecified launch failure (719), in cuLaunchKernel before a flush"
+    )
+    with pytest.raises(MeasurementError, match="CUDA error: number 999, in cuDeviceGet "):
+        closure(FakeCuda(fails={"cuDeviceGet": 999}))
+
+
+def test_memory_that_ran_out_is_told_as_such_with_what_needs_none() -> None:
+    with pytest.raises(MeasurementError) as raised:
+        closure(FakeCuda(fails={"cuModuleLoadData": 2}))
+    assert str(raised.value) == (
+        "out of memory in cuModuleLoadData, before a flush; l2='warm' flushes nothing and needs none of it"
+    )
+    assert blame.OUT_OF_MEMORY.search(str(raised.value))
+    assert not blame.STICKY.search(str(raised.value))
+
+
+def test_a_driver_that_is_not_there_under_its_name_is_no_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> object:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    with pytest.raises(MeasurementError, match=r"libcuda.so.1: cannot open.*l2='warm'"):
+        Driver()
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
@@ -124,6 +182,10 @@ def test_the_kernels_are_valid_for_every_generation_that_keeps_lines(
     assert done.returncode == 0, done.stderr
 
 
-def test_what_is_written_fits_the_flush_buffer_of_every_device() -> None:
-    """No L2 keeps more than three quarters of itself, and the buffer is twice the L2 or more."""
-    assert kept_lines.SPARE * 0.75 < 2
+def test_what_is_written_fits_the_flush_buffer_of_a_device_that_keeps_three_quarters_of_its_cache() -> (
+    None
+):
+    l2_bytes = 192 * MIB
+    cuda = FakeCuda(kept=l2_bytes * 3 // 4)
+    closure(cuda, nbytes=2 * l2_bytes)
+    assert cuda.launches[0][2] * 16 == 1.5 * cuda.kept

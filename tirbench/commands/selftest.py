@@ -65,7 +65,7 @@ def command(**given: Any) -> int:
     if asked.seconds > 0:
         with shared.progress() as watch:
             selftest.measure(asked, machine=machine, readings=path, say=shared.say, watch=watch)
-    records = selftest.of_latest(selftest.read([path]))
+    records = selftest.of_protocol(selftest.of_latest(selftest.read([path])))
     found = selftest.tallied(records)
     if found is None:
         shared.say("nothing was tried yet")

@@ -109,7 +109,7 @@ class Delay:
 
 
 DELAY: Final = Delay()
-"""Of this process: a kernel that several cases or workloads launch asks the first that it was put into."""
+"""Of this process: a kernel may be launched by several cases and workloads."""
 
 
 def packed(steps: int, programs: int) -> int:

@@ -19,7 +19,7 @@ from tirbench.selftest.ask import Asked
 from tirbench.selftest.foresee import Foreseen, foresee
 from tirbench.selftest.kept import Kept, keep, known, notes, resolver, sentence
 from tirbench.selftest.outcomes import Tried, tried
-from tirbench.selftest.readings import Record, Writer, read
+from tirbench.selftest.readings import Record, Writer, protocol_of, read
 from tirbench.selftest.shares import AIMED, Tally, tally
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "notes",
     "of_latest",
     "of_protocol",
+    "protocol_of",
     "read",
     "resolver",
     "sentence",
@@ -127,19 +128,17 @@ def of_latest(records: Sequence[Record], versions: str | None = None) -> list[Re
 
 def of_protocol(records: Sequence[Record]) -> list[Record]:
     """The records of runs by the newest protocol among them: times of another mean something else."""
-    versions = {
-        one["run"]: one["protocol"].get("version", 0) for one in records if one["type"] == "run"
-    }
+    versions = {one["run"]: protocol_of(one) for one in records if one["type"] == "run"}
     newest = max(versions.values(), default=0)
     return [one for one in records if versions.get(one["run"]) == newest]
 
 
 def tallied(records: Sequence[Record]) -> Tally | None:
-    """What the readings of all runs by one protocol say; `None` without a run."""
-    runs = [one for one in records if one["type"] == "run"]
+    """What the readings of all runs by the newest protocol say; `None` without a run."""
+    mine = of_protocol(records)
+    runs = [one for one in mine if one["type"] == "run"]
     if not runs:
         return None
-    mine = of_protocol(records)
     return tally(tried(mine, Policy(workers=runs[-1]["protocol"]["workers"])))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from tirbench.selftest.ask import Asked
-from tirbench.selftest.learnt import WORKER_S, Known
+from tirbench.selftest.learnt import START_S, WORKER_S, Known
 from tirbench.selftest.readings import BASE, DELAYED, FEW_DELAYED, PLANTED, pairs_of
 from tirbench.selftest.trees import Trees
 
@@ -39,6 +39,7 @@ class Task:
     Attributes:
         rows: what each row's trial says, as `harness.trials.Trial` has it.
         fixed_s: about how long it takes beside its sequences.
+        start_s: how much of that is the beginning of its workers.
         runs_s: about how long the sequences of each virtual run take.
         then_s: about how long what its decisions ask for takes beyond that.
         pairs: that are measured in it.
@@ -51,6 +52,11 @@ class Task:
     runs_s: Mapping[int, float] = field(default_factory=dict)
     then_s: float = 0.0
     pairs: int = 0
+    start_s: float = 0.0
+
+    def begun(self) -> Task:
+        """The same in workers that are there already."""
+        return replace(self, fixed_s=self.fixed_s - self.start_s, start_s=0.0)
 
     @property
     def expected_s(self) -> float:
@@ -89,7 +95,8 @@ class Budget:
     Attributes:
         known: by row.
         failed: rows that cannot be tried, with the reason.
-        worker_s: by workload, seconds that a worker takes beside building and measuring.
+        worker_s: by workload, seconds that a worker takes beside beginning, building and measuring.
+        start_s: seconds until a worker says anything.
     """
 
     asked: Asked
@@ -97,6 +104,7 @@ class Budget:
     known: dict[str, Known] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     worker_s: dict[str, float] = field(default_factory=dict)
+    start_s: float = START_S
 
     def plan(self, seconds: float, done: int) -> Batch:
         """Sequences of every row: as many more virtual runs as fit, the first in any case.
@@ -146,6 +154,8 @@ class Budget:
     def together(self, key: str, of: Mapping[int, Sequence[str]]) -> Sequences:
         """Sequences with so many of these sides as fit; base comes first, the planted sides last.
 
+        Where not all fit, loads as they are and those that can be delayed: no pair is of either kind.
+
         Args:
             key: of the row.
             of: sides by virtual run.
@@ -157,8 +167,16 @@ class Budget:
             ordered = tuple(sorted(sides, key=order.index))
             if len(ordered) <= most:
                 found.append((number, ordered))
-            else:
-                found += [(number, pair) for pair in pairs_of(ordered)]
+                continue
+            of_pairs = (
+                tuple(side for side in ordered if side not in DELAYED),
+                tuple(side for side in ordered if side in DELAYED),
+            )
+            for part in of_pairs:
+                if len(part) <= most:
+                    found += [(number, part)] if len(part) > 1 else []
+                else:
+                    found += [(number, pair) for pair in pairs_of(part)]
         return found
 
     # --- Seconds
@@ -184,20 +202,24 @@ class Budget:
             for key, mine in batch.items()
             if (count := sum(PLANTED in names for _, names in mine))
         }
+        delayed = {
+            key: sum(side in DELAYED for _, names in batch[key] for side in names)
+            for key in planted
+        }
         total = EXTENDED[self.asked.device] * self._screening(batch) + self._workers(planted)
         for key, count in planted.items():
             known = self.known[key]
-            arms = min(len(DELAYED), self._most(known))
-            one_s = known.seconds(arms * count, count) + (arms - 1) * known.build_s
+            arms = delayed[key] // count
+            one_s = known.seconds(delayed[key], count) + (arms - 1) * known.build_s
             total += self.asked.workers * one_s
         return total
 
     def _workers(self, keys: Iterable[str]) -> float:
         workloads = {key.partition("/")[0] for key in keys}
-        return self.asked.workers * sum(map(self.of_worker, workloads))
+        return self.asked.workers * sum(self.start_s + self.of_worker(name) for name in workloads)
 
     def of_worker(self, workload: str) -> float:
-        """Seconds that a worker of it takes beside building and measuring."""
+        """Seconds that a worker of it takes beside beginning, building and measuring."""
         return self.worker_s.get(workload, WORKER_S)
 
     # --- Portions
@@ -213,7 +235,7 @@ class Budget:
 
     def _task(self, workload: str, batch: Batch, seeds: tuple[int, ...]) -> Task:
         rows: dict[str, dict[str, Any]] = {}
-        each_s = self.of_worker(workload)
+        each_s = self.start_s + self.of_worker(workload)
         runs_s: dict[int, float] = defaultdict(float)
         for key, mine in batch.items():
             known = self.known[key]
@@ -232,6 +254,7 @@ class Budget:
             rows=rows,
             fixed_s=len(seeds) * each_s,
             runs_s=dict(runs_s),
+            start_s=len(seeds) * self.start_s,
             then_s=self.confirming(batch) if BASE_SEED in seeds else 0.0,
             pairs=sum(len(pairs_of(names)) for mine in batch.values() for _, names in mine),
         )

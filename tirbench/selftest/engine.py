@@ -49,8 +49,11 @@ TOGETHER_S: Final = 200.0
 """Workloads are tried in the same workers as long as these take no longer: what time ends in the middle of
 is lost."""
 
+LEAST_BESIDE_S: Final = 0.1
+"""What a workload takes in a worker at least, beside its sequences."""
+
 HOPELESS: Final = 3
-"""Workers one after the other that fail with all their rows: then it is not the rows."""
+"""Workloads one after the other that fail with all their rows: then it is not the rows."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,7 +161,13 @@ class Engine:
                 row = {"sides": sides, "calibrate": True, "sequences": []}
                 todo[one.row.workload][one.key] = row
         tasks = [
-            Task(workload=workload, placements=(0,), rows=rows, fixed_s=len(rows))
+            Task(
+                workload=workload,
+                placements=(0,),
+                rows=rows,
+                fixed_s=self.budget.start_s + len(rows),
+                start_s=self.budget.start_s,
+            )
             for workload, rows in todo.items()
         ]
         shared.drain(tasks, end_s - (1 - CALIBRATED) * self.asked.seconds)
@@ -212,7 +221,7 @@ class Engine:
     # --- Measuring
 
     def _tasks(self, lane: Lane, tasks: Sequence[Task]) -> None:
-        """A worker on each placement, for all of the tasks."""
+        """A worker on each placement, for all of the tasks; no two of them are of one workload."""
         for placement in tasks[0].placements:
             failed = self.budget.failed
             rows = {
@@ -232,12 +241,12 @@ class Engine:
         self, lane: Lane, placement: int, rows: Mapping[str, Mapping[str, Mapping[str, Any]]]
     ) -> None:
         """One fresh worker: all these rows of each workload on one placement seed."""
-        from tirbench.execute.events import Reported, RowDone
+        from tirbench.execute.events import Reported, RowDone, StageStarted
         from tirbench.execute.jobs import execute_in
 
         jobs = [self._job(workload, placement, mine) for workload, mine in rows.items()]
         imports = tuple(dict.fromkeys(name for job in jobs for name in job.imports))
-        trials: dict[tuple[str, int, tuple[str, ...]], dict[str, Any]] = {}
+        trials: dict[str, dict[tuple[int, tuple[str, ...]], dict[str, Any]]] = defaultdict(dict)
         done: dict[str, Outcome] = {}
         took = _Took(self.clock, list(rows))
         jobs = [replace(job, imports=imports) for job in jobs]
@@ -247,43 +256,55 @@ class Engine:
                     data = dict(event.data)
                     key = f"{event.workload}/{data.get('case')}/{data.get('implementation')}"
                     spent = data.get("spent_s", data.get("seconds", 0.0)) + data.get("cold_s", 0.0)
-                    took.spend(event.workload, spent)
+                    took.see(event.workload, spent)
                     if data.get("event") == "calibrated":
                         self._learn(key, data)
                     elif data.get("event") == "trial":  # of a row that is run again the later
-                        trials[key, data["sequence"], tuple(data["logs"])] = data
+                        trials[key][data["sequence"], tuple(data["logs"])] = data
                 elif isinstance(event, RowDone):
-                    done[event.outcome.row.key] = event.outcome
-                    took.spend(event.outcome.row.workload, 0.0)
+                    key = event.outcome.row.key
+                    done[key] = event.outcome
+                    took.see(event.outcome.row.workload)
+                    if isinstance(event.outcome, Timed):  # now: what comes later may be interrupted
+                        for (number, _), data in trials[key].items():
+                            self._keep(key, number, data, lane.unit)
+                elif isinstance(event, StageStarted):
+                    took.see(event.workload)
                 with self._lock:
                     self.watch(event)
-        for (key, number, _), data in trials.items():
-            if isinstance(done.get(key), Timed):
-                self._keep(key, number, data, lane.unit)
         self._count(lane, done)
         for key, outcome in done.items():
             if not isinstance(outcome, Timed):
                 self._fail(key, outcome)
+        self.budget.start_s = took.start_s
         for workload, beside_s in took.beside_s().items():
             built = sum(
                 (len(row["sides"]) - 1) * self.budget.known[key].build_s
                 for key, row in rows[workload].items()
                 if key in self.budget.known
             )
-            self.budget.worker_s[workload] = max(0.3, beside_s - built)
+            self.budget.worker_s[workload] = max(LEAST_BESIDE_S, beside_s - built)
 
     def _count(self, lane: Lane, done: Mapping[str, Outcome]) -> None:
         """A device on which nothing can be timed any more must not be what every row fails on."""
-        failed = [one for one in done.values() if isinstance(one, Failed)]
-        if not failed or len(failed) < len(done) or len(self.asked.gpus) < 2:
-            lane.failures.clear()
+        if len(self.asked.gpus) < 2:
             return
-        lane.failures.append(list(done))
+        of_workload: dict[str, dict[str, Outcome]] = defaultdict(dict)
+        for key, outcome in done.items():  # in the order in which they were answered
+            of_workload[outcome.row.workload][key] = outcome
+        reason = ""
+        for outcomes in of_workload.values():
+            failed = [one for one in outcomes.values() if isinstance(one, Failed)]
+            if len(failed) < len(outcomes):
+                lane.failures.clear()
+            else:
+                lane.failures.append(list(outcomes))
+                reason = failed[0].reason
         if len(lane.failures) < HOPELESS:
             return
         for key in (key for keys in lane.failures for key in keys):
             self.budget.failed.pop(key, None)
-        raise MeasurementError(f"{HOPELESS} workers timed nothing: {failed[0].reason}")
+        raise MeasurementError(f"{HOPELESS} workloads had nothing timed: {reason}")
 
     def _fail(self, key: str, outcome: Outcome) -> None:
         said = getattr(outcome, "reason", "") or getattr(outcome, "untimed", "no answer")
@@ -376,23 +397,32 @@ class Engine:
 
 
 class _Took:
-    """How long each workload of a worker took beside its sequences; the first one bears its beginning."""
+    """How long a worker took to begin, and each of its workloads beside its sequences."""
 
     def __init__(self, clock: Callable[[], float], workloads: Sequence[str]) -> None:
         """Begin with the first."""
         self._clock = clock
         self._begin_s = clock()
-        self._until_s = dict.fromkeys(workloads, self._begin_s)
+        self._first_s: float | None = None
+        self._until_s: dict[str, float] = {}
         self._spent_s = dict.fromkeys(workloads, 0.0)
 
-    def spend(self, workload: str, seconds: float) -> None:
-        """So long was a sequence, which has ended just now."""
-        self._until_s[workload] = self._clock()
-        self._spent_s[workload] += seconds
+    def see(self, workload: str, spent_s: float = 0.0) -> None:
+        """Something happened to a workload just now, perhaps the end of a sequence that took so long."""
+        now = self._clock()
+        if self._first_s is None:
+            self._first_s = now
+        self._until_s[workload] = now
+        self._spent_s[workload] += spent_s
+
+    @property
+    def start_s(self) -> float:
+        """Until the first event; all of it where there was none."""
+        return (self._clock() if self._first_s is None else self._first_s) - self._begin_s
 
     def beside_s(self) -> dict[str, float]:
-        """By workload."""
-        found, begin_s = {}, self._begin_s
+        """By workload, of those that anything happened to."""
+        found, begin_s = {}, self._begin_s + self.start_s
         for workload, until_s in self._until_s.items():
             found[workload] = max(0.0, until_s - begin_s - self._spent_s[workload])
             begin_s = max(begin_s, until_s)

@@ -12,14 +12,14 @@ from tirbench import store
 from tirbench.calls import FLUSH_US, LONG_BLOCK, SHORT_BLOCK, SHORT_CALL_US, calls_for
 from tirbench.selftest.ask import Asked
 from tirbench.selftest.budget import PLANNED, Batch, Budget
-from tirbench.selftest.learnt import BURST_US, COSTLY_S, REST_US, WORKER_S, Known
+from tirbench.selftest.learnt import BURST_US, COSTLY_S, REST_US, START_S, WORKER_S, Known
 from tirbench.selftest.readings import is_planted, pair_of, pairs_of
 from tirbench.selftest.shares import classes
 from tirbench.selftest.tables import Table
 from tirbench.selftest.trees import Trees, TrialRow, opened
 
-PILOT_CALLS: Final = 16
-"""Of an estimate, at most: as `timing.local.PILOT_CALLS`."""
+PILOT_CALLS: Final = 11
+"""Of an estimate: the first call, then five as they come and five with the host ahead."""
 
 SEQUENCE_S: Final = 0.1
 """What a sequence takes beside its calls and rests (H200)."""
@@ -115,7 +115,7 @@ def foresee(asked: Asked, hardware: str) -> Foreseen:
         }
         budget = Budget(asked=asked, trees=trees, known=known)
         calibrating = {
-            workload: WORKER_S + math.fsum(_calibrate_s(known[key]) for key in keys)
+            workload: START_S + WORKER_S + math.fsum(_calibrate_s(known[key]) for key in keys)
             for workload, keys in _by_workload(known).items()
         }
         seconds = lanes * asked.seconds - math.fsum(calibrating.values())
@@ -205,7 +205,7 @@ def _part(budget: Budget, name: str, batch: Batch, pinned: dict[str, float]) -> 
 
 def _durations(budget: Budget, batch: Batch, pinned: dict[str, float]) -> Iterator[Part]:
     free = dict.fromkeys(_by_workload(budget.known), 0.0)
-    workers = Budget(asked=budget.asked, trees=budget.trees, known=budget.known, worker_s=free)
+    workers = replace(budget, worker_s=free, start_s=0.0)
     for name, low, high in classes():
         mine = {
             key: sequences

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from tirbench.digest import PROTOCOL_VERSION
 from tirbench.judge.resolution import Trials, unresolved
 from tirbench.model import Timed
-from tirbench.selftest.readings import Record
+from tirbench.selftest.readings import Record, protocol_of
 from tirbench.selftest.shares import (
     AIMED,
     ALL,
@@ -36,6 +37,7 @@ class Kept:
         device: the product.
         dates: first and last day of the runs.
         versions: of what they ran on.
+        protocol: version of the protocol that they measured by.
         runs: how many.
         units: on how many units.
         workers: K of one stage.
@@ -47,6 +49,7 @@ class Kept:
     device: str
     dates: tuple[str, ...]
     versions: str
+    protocol: int
     runs: int
     units: int
     workers: int
@@ -63,6 +66,7 @@ class Kept:
             device=last["device"],
             dates=tuple(dict.fromkeys((dates[0], dates[-1]))),
             versions=last["versions"],
+            protocol=protocol_of(last),
             runs=len(runs),
             units=len({unit for one in runs for unit in one["units"]}),
             workers=last["protocol"]["workers"],
@@ -131,8 +135,11 @@ def keep(root: Path, kept: Kept, folders: Sequence[Path] = ()) -> list[Path]:
 def known(root: Path, hardware: str) -> Kept | None:
     """What is kept of a class of hardware: by this machine, else beside the baselines."""
     for path in _places(root, hardware):
-        if path.is_file() and (kept := read_text(path.read_text(encoding="utf-8"))) is not None:
-            return kept
+        if not path.is_file():
+            continue
+        kept = read_text(path.read_text(encoding="utf-8"))
+        if kept is not None and kept.protocol == PROTOCOL_VERSION:
+            return kept  # verdicts by another protocol are right as often as that one was
     return None
 
 
@@ -180,8 +187,8 @@ def trials(one: OfClass) -> Trials:
         kernels=one.name,
         equal=one.equal.decisions,
         flagged=one.equal.flagged,
-        planted=one.planted.decisions,
-        found=one.planted.found,
+        planted=one.planted.independent,
+        found=one.planted.independent_found,
         size=one.planted.truth or 0.0,
         repeated=one.spread.quads if one.spread.again is None else one.spread.again,
         between=one.spread.worker,

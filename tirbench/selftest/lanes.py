@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 STAGES: Final = 4
 """How often decisions may ask for more; no rule asks as often."""
 
+AT_ONCE: Final = 0.25
+"""Share of the time left that tasks may take which are done together."""
+
+UNTRIED_S: Final = 20.0
+"""How long those may take together of which nothing was ever measured."""
 
 OPENER: Final = "tirbench.harness.trials:open_trials"
 
@@ -135,9 +140,11 @@ class Lanes:
 
         def work(lane: Lane) -> None:
             nonlocal done
-            while tasks := self._next(lane, waiting):
+            while tasks := self._next(lane, waiting, end_s):
                 with self._keeping(lane, errors, tasks, waiting):
-                    done += self._some(lane, tasks, end_s, late_s)
+                    count = self._some(lane, tasks, end_s, late_s)
+                    with self._lock:
+                        done += count
 
         while waiting and self.alive:
             threads = [threading.Thread(target=work, args=(lane,)) for lane in self.alive]
@@ -178,7 +185,7 @@ class Lanes:
         """What was done was of unknown length: it says nothing of how well lengths are foretold."""
         self._paces[1:] = []
 
-    def _next(self, lane: Lane, waiting: list[Task]) -> list[Task]:
+    def _next(self, lane: Lane, waiting: list[Task], end_s: float) -> list[Task]:
         """The next task, and those after it that are done together with it."""
         with self._lock:
             if lane in self.lost:
@@ -187,38 +194,53 @@ class Lanes:
             if self._picked % 2:
                 mine.reverse()
             self._picked += 1
-            share_s = math.fsum(task.expected_s for task in waiting) / len(self.alive)
-            taken: list[Task] = []
-            for task in mine:
-                longer_s = math.fsum(one.expected_s for one in (*taken, task))
-                if taken and longer_s > min(self.together_s, share_s):
+            if not mine:
+                return []
+            most_s = self._most_s(mine[0], waiting, end_s)
+            taken = [mine[0]]
+            for task in mine[1:]:
+                if task.placements != taken[0].placements:
+                    continue
+                if math.fsum(one.expected_s for one in (*taken, task)) > most_s:
                     break
-                if not taken or task.placements == taken[0].placements:
-                    taken.append(task)
+                taken.append(task)
             for task in taken:
                 self.homes[task.workload] = lane
                 waiting.remove(task)
             return taken
 
+    def _most_s(self, first: Task, waiting: Sequence[Task], end_s: float) -> float:
+        """How long tasks that are done together should take.
+
+        How well lengths are foretold is learnt from what was done before, so that too much at once would
+        end too late; nothing is known of what was never measured.
+        """
+        share_s = math.fsum(task.expected_s for task in waiting) / max(1, len(self.alive))
+        left_s = AT_ONCE * (end_s - self.clock()) / self._pace_unlocked()
+        return min(self.together_s if first.runs_s else UNTRIED_S, share_s, left_s)
+
     def _some(self, lane: Lane, tasks: Sequence[Task], end_s: float, late_s: float) -> int:
         """Do tasks, then what they ask for, stage after stage; says of how many anything was done."""
         done = self._fitting(lane, tasks, end_s)
-        asking = done
         for _ in range(STAGES):
-            more = [one for task in asking for one in self.then(task)]
             alike: dict[tuple[int, ...], list[Task]] = {}
-            for one in more:
+            for one in (one for task in done for one in self.then(task)):
                 alike.setdefault(one.placements, []).append(one)
-            if not sum(bool(self._fitting(lane, of, end_s + late_s)) for of in alike.values()):
+            fitted = [self._fitting(lane, of, end_s + late_s) for of in alike.values()]
+            if not any(fitted):
                 break
         return len(done)
 
     def _fitting(self, lane: Lane, tasks: Sequence[Task], end_s: float) -> list[Task]:
-        """Do as much of the tasks as ends in time; says which they are."""
+        """Do as much of the tasks as ends in time; says which they are.
+
+        They share their workers, whose beginning is paid once.
+        """
         begin = self.clock()
         left_s = (end_s - begin) / self._pace()
         fitting: list[Task] = []
-        for task in tasks:
+        for alone in tasks:
+            task = alone.begun() if fitting else alone
             fits = task.within(left_s - task.then_s)
             if fits is not task:
                 left = f"only {len(fits.runs_s)} virtual runs" if fits else "nothing"
@@ -236,5 +258,8 @@ class Lanes:
     def _pace(self) -> float:
         """How much longer tasks take than expected: a machine that others use is slower than it seemed."""
         with self._lock:
-            took, expected = (math.fsum(values) for values in zip(*self._paces, strict=True))
+            return self._pace_unlocked()
+
+    def _pace_unlocked(self) -> float:
+        took, expected = (math.fsum(values) for values in zip(*self._paces, strict=True))
         return max(1.0, took / expected)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tirbench.calls import SHORT_BLOCK, SHORT_CALL_US
 from tirbench.digest import PROTOCOL_VERSION
-from tirbench.selftest.readings import Record, is_planted
+from tirbench.selftest.readings import Record, is_planted, protocol_of
 from tirbench.selftest.trees import TrialRow
 
 BURST_US: Final = 15_000.0
@@ -19,8 +19,11 @@ BURST_US: Final = 15_000.0
 REST_US: Final = 20_000.0
 """As `timing.schedule.BURST_REST_S`, after each of them."""
 
-WORKER_S: Final = 1.0
-"""What a worker costs beside its sequences, before any was seen."""
+START_S: Final = 1.0
+"""How long it takes until a worker says anything, before any was seen: a process, a context on the device."""
+
+WORKER_S: Final = 0.5
+"""What a workload costs in a worker beside its sequences, before any was seen."""
 
 COSTLY_S: Final = 0.25
 """A load that takes longer is not taken more often than a pair needs."""
@@ -98,7 +101,7 @@ class Known:
         return max(2, min(most, int(BURST_US / self._quad_us(1)))) if self._quad_us(1) > 0 else most
 
     def paying(self, most: int) -> int:
-        """Of so many arms, how many give most pairs a second.
+        """Of so many arms, how many give most for their time, where each is paired with every other.
 
         The device rests after a burst however much of it was used, and a quad is not divided: nine arms
         whose quad takes more than half a burst take longer than twice eight whose quad takes less.
@@ -133,18 +136,20 @@ def remembered(
     Returns:
         By row what is known, and by workload the seconds of a worker.
     """
-    runs = {one["run"]: one for one in records if one["type"] == "run"}
+    runs = {
+        one["run"]
+        for one in records
+        if one["type"] == "run"
+        and one["hardware"] == hardware
+        and protocol_of(one) == PROTOCOL_VERSION
+    }
+    mine = [one for one in records if one["run"] in runs]
     source = {one.key: one.source for one in rows}
-    measured = effects_of(records)
+    measured = effects_of(mine)
     known: dict[str, Known] = {}
     worker_s: dict[str, float] = {}
-    for one in records:
+    for one in mine:
         if one["type"] != "row" or source.get(one["row"]) != one["source"]:
-            continue
-        run = runs.get(one["run"], {})
-        if run.get("hardware") != hardware:
-            continue
-        if run["protocol"].get("version") != PROTOCOL_VERSION:
             continue
         if not one.keys() >= OF_KNOWN:
             continue  # of a version that knew less

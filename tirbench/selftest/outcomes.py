@@ -18,8 +18,8 @@ class Tried:
     """One row-decision with what it cost, and for a planted one how large the slowdown truly is.
 
     Attributes:
-        truth: relative, from all other loads of the row; `None` for equal code, or where there
-            were no others.
+        truth: relative, from all other readings of the row; `None` for equal code, or where there
+            were none.
         gpu_s: GPU seconds of one side, flushes included.
         screened: whether screening alone flagged it.
     """
@@ -47,7 +47,9 @@ class Tried:
 
     @property
     def disjoint(self) -> bool:
-        """Whether it is one of those that share no load with each other."""
+        """Whether it is one of those of its kind that share no load with each other."""
+        if self.key.planted:
+            return self.key.pair in {pair_of(*pair) for pair in zip(QUIETS, PLANTEDS, strict=True)}
         if self.key.pair in {pair_of(*QUIETS), pair_of(*PLANTEDS)}:
             return True
         sides = self.key.pair.split(SEPARATOR)
@@ -112,10 +114,11 @@ def _gpu_s(one: Decision, costs: Mapping[tuple[str, str, int, int, str], float])
 
 
 def _truths(records: Iterable[Record], rows: Mapping[tuple[str, str], Record]) -> dict[Key, float]:
-    """How much slower a planted row is, by everything that was measured of it with other loads.
+    """How much slower a planted row is, by everything else that was measured of it.
 
-    A decision's own readings must not say what it should have found, nor those that share a side with
-    them. Runs in which the row had the same strength count together, each placement alike.
+    A decision's own readings must not say what it should have found, nor those of the same sequence that
+    share a side with them. Runs in which the row had the same strength count together, each placement
+    alike.
     """
     found: dict[tuple[str, int], dict[Key, dict[int, float]]] = {}
     for one in records:

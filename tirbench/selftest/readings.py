@@ -33,7 +33,7 @@ PLANTEDS = (PLANTED, "planted2")
 DELAYED = (*QUIETS, *PLANTEDS)
 """The sides whose kernels can be delayed."""
 
-FEW_DELAYED = ((QUIETS[1], PLANTED), (*QUIETS, PLANTED), DELAYED)
+FEW_DELAYED = ((QUIETS[0], PLANTED), (*QUIETS, PLANTED), DELAYED)
 """Those of a sequence with room for two of them, three or all."""
 
 
@@ -67,6 +67,11 @@ def _records(path: Path) -> Iterator[Record]:
             continue
         if isinstance(record, dict) and "type" in record:
             yield record
+
+
+def protocol_of(run: Record) -> int:
+    """The version of the protocol that a run measured by; the first ones did not say it."""
+    return int(run["protocol"].get("version", 2))
 
 
 def readings_of(record: Record) -> dict[str, PairReading]:

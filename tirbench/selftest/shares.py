@@ -77,11 +77,15 @@ class PlantedShare(Share):
 
     Attributes:
         found: called slower.
-        at_least: the rate of that is no lower, by the one-sided 95 % bound.
+        independent: those of them that share no load with each other: two of a sequence's four.
+        independent_found: of these, called slower.
+        at_least: the rate of that is no lower, by the one-sided 95 % bound of the independent ones.
         truth: mean true size.
     """
 
     found: int
+    independent: int
+    independent_found: int
     at_least: float | None
     truth: float | None
 
@@ -228,11 +232,13 @@ def equal_share(found: Sequence[Tried]) -> EqualShare:
 def planted_share(found: Sequence[Tried]) -> PlantedShare:
     """How often a planted slowdown was found."""
     finished = _finished(found)
-    slower = sum(one.kind == "slower" for one in finished)
+    independent = [one.kind == "slower" for one in finished if one.disjoint]
     return PlantedShare(
         **_common(found),
-        found=slower,
-        at_least=lower_bound(slower, len(finished)) if finished else None,
+        found=sum(one.kind == "slower" for one in finished),
+        independent=len(independent),
+        independent_found=sum(independent),
+        at_least=lower_bound(sum(independent), len(independent)) if independent else None,
         truth=_mean(finished, lambda one: one.truth or 0.0),
     )
 

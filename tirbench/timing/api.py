@@ -178,8 +178,9 @@ class RankDevice:
     """The GPU of a rank, through torch.cuda."""
 
     def __init__(self, device: CudaDevice) -> None:
-        """Look at that GPU."""
+        """Look at that GPU, which is the current one."""
         self._device = device
+        self._flush = BUFFERS.flush(device, "cold-dirty")
 
     def on_stream(self, stream: Any) -> contextlib.AbstractContextManager[object]:
         """Make the stream current."""
@@ -189,8 +190,11 @@ class RankDevice:
     def cold_start(self, flush_bytes: int, sleep_cycles: int) -> None:
         """Write a buffer of so many bytes, then keep the GPU waiting for so many cycles.
 
-        The buffer goes back to the allocator before the launch, which may need the memory.
+        The buffer goes back to the allocator before the launch, which may need the memory. Kept lines of
+        the L2 cache, which outlast it, are let go before.
         """
+        if self._flush is not None:
+            self._flush()
         torch.empty(
             flush_bytes // 4, dtype=torch.int32, device=f"cuda:{self._device.index}"
         ).zero_()

@@ -3,7 +3,7 @@
 A load or store may ask for that (`eviction_policy="evict_last"` in Triton; PTX ISA, `createpolicy`), as
 inductor's reductions do for what they read twice. Such lines outlast any amount of traffic of normal
 priority, a flush among it: whoever reads them next finds them, and whoever does not has a smaller cache. On
-an H200 that is a third of a softmax of 128 x 1024 one way and 8 % of a read of 16 MiB the other
+an H200 that is 33 % of a read of 4 MiB one way and 8 % of a read of 16 MiB the other
 (`benchmarks/kept_lines.py`).
 
 The cache keeps so many of them and no more. So that many other lines are written at the same priority, in a
@@ -14,13 +14,14 @@ follows, and can be captured. `cuCtxResetPersistingL2Cache` does as much, but ca
 from __future__ import annotations
 
 import ctypes
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.errors import MeasurementError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tirbench.timing.plan import Closure
 
@@ -28,8 +29,13 @@ MOST_PERSISTING: Final = 108
 """CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE: 11.25 MiB of 60 on an H200, 0 where nothing is kept."""
 
 SPARE: Final = 1.5
-"""How much more than that is written, as sets of the cache do not fill evenly: 12 MiB leave 2 % of a tensor
-on an H200 and 16 MiB none."""
+"""How much more than that is written, as sets of the cache do not fill evenly: on an H200 a read is 1.5 %
+short after 12 MiB and as long as it should be after 16."""
+
+OUT_OF_MEMORY: Final = 2
+"""CUDA_ERROR_OUT_OF_MEMORY."""
+
+WITHOUT: Final = "l2='warm' flushes nothing and needs none of it"
 
 LINE: Final = 128
 VECTOR: Final = 16
@@ -87,7 +93,11 @@ PTX: Final = b"""
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of `PTX` with its arguments, ready to be launched again and again."""
+    """A kernel of `PTX` with its arguments, ready to be launched again and again.
+
+    Attributes:
+        pointed_to: keeps alive what `arguments` points to.
+    """
 
     function: Any
     blocks: int
@@ -103,11 +113,36 @@ class Kernel:
 
 
 class Driver:
-    """The few functions of the CUDA driver that are needed here, on the current context."""
+    """The few functions of the CUDA driver that are needed here, on the context that is current first."""
 
     def __init__(self, library: Any = None) -> None:
-        """Open the driver's library, which a process that has a context has loaded."""
-        self._cuda = library or ctypes.CDLL("libcuda.so.1")
+        """Open the driver's library, which a process that has a context has loaded.
+
+        Raises:
+            MeasurementError: it is not there under its name.
+        """
+        try:
+            self._cuda = library or ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise MeasurementError(f"{error}; {WITHOUT}") from error
+
+    def context(self) -> int | None:
+        """The handle of the context that is current in this thread, if any is."""
+        current = ctypes.c_void_p()
+        self._do("cuCtxGetCurrent", ctypes.byref(current))
+        return current.value
+
+    @contextmanager
+    def on(self, context: int | None) -> Iterator[None]:
+        """Make a context current, if it is not: in another thread none is, beside another device its own."""
+        if self.context() == context:
+            yield
+            return
+        self._do("cuCtxPushCurrent_v2", ctypes.c_void_p(context))
+        try:
+            yield
+        finally:
+            self._do("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
     def attribute(self, which: int, ordinal: int) -> int:
         """An attribute of a device."""
@@ -135,17 +170,24 @@ class Driver:
 
     def _do(self, name: str, *arguments: Any) -> None:
         error = getattr(self._cuda, name)(*arguments)
+        if error == OUT_OF_MEMORY:
+            raise MeasurementError(f"out of memory in {name}, before a flush; {WITHOUT}")
         if error:
-            raise MeasurementError(
-                f"{name} failed with CUDA error {error} while lines of the L2 cache were let go that a "
-                "kernel had asked to keep; l2='warm' needs nothing of the kind"
-            )
+            # Of a launch before this one, most likely: a fault shows in whatever call comes next.
+            raise MeasurementError(f"CUDA error: {self._text(error)}, in {name} before a flush")
+
+    def _text(self, error: int) -> str:
+        """What the driver calls an error."""
+        said = ctypes.c_char_p()
+        if self._cuda.cuGetErrorString(error, ctypes.byref(said)) or not said.value:
+            return f"number {error}"
+        return f"{said.value.decode(errors='replace')} ({error})"
 
 
 def letting_go(
     driver: Driver, ordinal: int, address: int, nbytes: int, stream: Callable[[], int]
 ) -> Closure | None:
-    """The closure that makes the current device let kept lines go; None where its cache keeps none.
+    """The closure that makes the current device let kept lines go, from any thread; None where none are kept.
 
     Args:
         driver: of CUDA.
@@ -161,6 +203,7 @@ def letting_go(
     written = min(int(SPARE * kept), nbytes) // LINE * LINE
     if not written:
         return None
+    context = driver.context()
     keep, let_go = driver.functions(PTX, "keep", "let_go")
     kernels = (
         Kernel.over(keep, address, written // VECTOR),
@@ -169,8 +212,9 @@ def letting_go(
 
     def run() -> None:
         on = stream()
-        for kernel in kernels:
-            driver.launch(kernel, on)
+        with driver.on(context):
+            for kernel in kernels:
+                driver.launch(kernel, on)
 
     run()  # the driver may load a kernel at its first launch, which a capture forbids
     return run

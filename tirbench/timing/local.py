@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tirbench.errors import MeasurementError
 from tirbench.timing import budgets, schedule
-from tirbench.timing.pilots import ESTIMATE_CALLS
 from tirbench.timing.plan import Call, CallFailed, Pilot, Plan, Record, Step, Timer
 from tirbench.timing.samples import Samples
 from tirbench.timing.schedule import Pacer
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
 
     from tirbench.timing.references import Failures
     from tirbench.timing.request import Request
-
-# Launches of a pilot at most: the first call, then three estimates (as it comes, with the host ahead, and
-# without flush), or two of them and three checks of the stream.
-PILOT_CALLS: Final = 1 + 3 * ESTIMATE_CALLS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,7 +153,7 @@ class LocalRun:
         for rest in self.pacer.due():
             self.sleep(rest.seconds)
         pilot = self.timer.pilot(self.calls[name])
-        self.pacer.worked(PILOT_CALLS * pilot.cycle_us)
+        self.pacer.worked(pilot.calls * pilot.cycle_us)
         self.pilots.setdefault(name, []).append(pilot)
         return pilot
 

@@ -22,6 +22,9 @@ ESTIMATE_CALLS: Final = 5
 # around it reads beyond that is what events add to a short launch.
 SMALLEST_KERNEL_US: Final = 1.0
 
+# How often it is looked whether work goes on elsewhere.
+JOIN_CHECKS: Final = 3
+
 # The GPU may be waiting for the host where that takes at least this share of a cycle.
 HOST_SHARE: Final = 0.5
 
@@ -37,8 +40,8 @@ UNJOINED_SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Five:
-    """What five calls took.
+class Estimated:
+    """What `ESTIMATE_CALLS` calls took.
 
     Attributes:
         cycle_us: mean of a whole cycle: prepare, flush, launch.
@@ -75,11 +78,13 @@ class EventPilot:
         self._first(call)
         if self.joined:
             self._require_joined(call)
-        five = self._five(call)
-        ahead = self._ahead(call, five)
+        seen = self._estimated(call)
+        ahead = self._ahead(call, seen)
         launch_us = max(ahead.launch_us - self.event_cost_us(call), 0.0)
-        budget_us = five.cycle_us if self.flushed else self._bare(replace(call, flush=None))
-        return Pilot(budget_us=budget_us, cycle_us=ahead.cycle_us, launch_us=launch_us)
+        budget_us = seen.cycle_us if self.flushed else self._bare(replace(call, flush=None))
+        estimates = 1 + (ahead is not seen) + (not self.flushed)
+        calls = 1 + (JOIN_CHECKS if self.joined else 0) + estimates * ESTIMATE_CALLS
+        return Pilot(budget_us=budget_us, cycle_us=ahead.cycle_us, launch_us=launch_us, calls=calls)
 
     def event_cost_us(self, call: Call) -> float:
         """What a pair of events adds to a short launch after this call's flush; measured once."""
@@ -88,20 +93,23 @@ class EventPilot:
                 name="the smallest kernel", launch=self.device.fill_one, flush=call.flush
             )
             self._first(smallest)
-            launch_us = self._ahead(smallest, self._five(smallest)).launch_us
+            launch_us = self._ahead(smallest, self._estimated(smallest)).launch_us
             self._event_cost_us = max(launch_us - SMALLEST_KERNEL_US, 0.0)
         return self._event_cost_us
 
-    def _ahead(self, call: Call, five: Five) -> Five:
+    def _ahead(self, call: Call, asked: Estimated) -> Estimated:
         """The same with the host ahead of the GPU, where the GPU may have waited for it.
 
         The public protocol divides its budgets by what host and GPU take together. But a launch that is
         taken to be long for it gets few calls and other implementations to be interleaved with, and a
-        device whose cycles are taken to be long rests too often.
+        device whose cycles are taken to be long rests too often. Where a cycle takes more than a few
+        milliseconds of the host, the longest wait gives it no head start of all five, and part of the
+        host's time remains in the estimate.
         """
-        if not five.host_us > HOST_SHARE * five.cycle_us > 0:
-            return five
-        return self._five(call, min(HEAD_START * ESTIMATE_CALLS * five.host_us, LONGEST_WAIT_US))
+        if not asked.host_us > HOST_SHARE * asked.cycle_us > 0:
+            return asked
+        wait_us = min(HEAD_START * ESTIMATE_CALLS * asked.host_us, LONGEST_WAIT_US)
+        return self._estimated(call, wait_us)
 
     def _first(self, call: Call) -> None:
         """Compile, load, autotune: the first call is never timed; faults surface here, by name."""
@@ -114,7 +122,7 @@ class EventPilot:
 
         blame(call, launch)
 
-    def _five(self, call: Call, wait_us: float = 0.0) -> Five:
+    def _estimated(self, call: Call, wait_us: float = 0.0) -> Estimated:
         """Five calls with events around their launches, after the GPU has waited for so long."""
         pairs: list[tuple[Event, Event]] = []
 
@@ -130,7 +138,7 @@ class EventPilot:
             self.device.wait(wait_us)
         cycle_us, host_us = self._mean(call, launch)
         launch_us = median([start.elapsed_time(end) * 1e3 for start, end in pairs])
-        return Five(cycle_us=cycle_us, launch_us=launch_us, host_us=host_us)
+        return Estimated(cycle_us=cycle_us, launch_us=launch_us, host_us=host_us)
 
     def _bare(self, call: Call) -> float:
         """Mean µs of a call with no events around the launch, as `do_bench_cudagraph` estimates.
@@ -179,7 +187,7 @@ class EventPilot:
             outlived_us.append((end - joined) / 1e3)
             total_us.append((end - begin) / 1e3)
 
-        for _ in range(3):
+        for _ in range(JOIN_CHECKS):
             blame(call, launch)
         if min(outlived_us) > max(UNJOINED_US, UNJOINED_SHARE * min(total_us)):
             raise CallFailed(

@@ -111,12 +111,14 @@ class Pilot:
     """What a few calls before the measurement tell, in µs.
 
     `budget_us` is the time that budgets are divided by, as the public protocol defines it for the
-    timer; `cycle_us` is one whole cycle (prepare, flush, launch) and `launch_us` the launch alone.
+    timer; `cycle_us` is one whole cycle (prepare, flush, launch) and `launch_us` the launch alone. `calls`
+    is how many cycles it took to find out.
     """
 
     budget_us: float
     cycle_us: float
     launch_us: float
+    calls: int = 1
 
 
 @runtime_checkable
