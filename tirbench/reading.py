@@ -77,7 +77,7 @@ def check(asked: Selection) -> Checked:
     files, root = _files(asked)
     shares = _shares(list(files)) if _by_file(asked, files) else []
     if len(shares) < 2:
-        parts = [_checked(_read(asked, files, root))]
+        parts = [_checked(_read(asked, files, root), whole=_whole(asked, files))]
     else:
         warm()  # once for all
         gc.freeze()  # or a search for garbage would copy every page that the processes share
@@ -124,9 +124,13 @@ def _cases(workload: Workload, problems: list[Diagnostic]) -> tuple[Case, ...] |
         return None
 
 
-def _checked(reading: Reading) -> Checked:
+def _checked(reading: Reading, *, whole: bool = True) -> Checked:
+    """What was found; `whole` tells whether all cases were asked for, so that none of a pin is missing."""
+    from tirbench import stale
+
+    pins = tuple(stale.found(reading.chosen, reading.root)) if whole else ()
     return Checked(
-        found=(*reading.problems, *reading.warnings),
+        found=(*reading.problems, *reading.warnings, *pins),
         workloads=len(reading.chosen),
         cases=sum(len(chosen.cases) for chosen in reading.chosen),
     )
@@ -143,8 +147,12 @@ def _name(path: Path, root: Path) -> str:
 
 def _by_file(asked: Selection, files: dict[Path, tuple[str, ...]]) -> bool:
     """Whether each file can be judged without the others: nothing asks for cases by name."""
-    plain = asked.keyword is None and asked.select == "all" and not any(files.values())
-    return plain and sys.platform == "linux"  # elsewhere a fork is slow, unsafe, or not there
+    return _whole(asked, files) and sys.platform == "linux"  # elsewhere a fork is slow or unsafe
+
+
+def _whole(asked: Selection, files: dict[Path, tuple[str, ...]]) -> bool:
+    """Whether all cases of the files are asked for."""
+    return asked.keyword is None and asked.select == "all" and not any(files.values())
 
 
 def _shares(files: list[Path]) -> list[dict[Path, tuple[str, ...]]]:

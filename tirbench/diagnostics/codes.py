@@ -58,5 +58,8 @@ CODES: Final[dict[str, str]] = {
     "TB061": "a tolerance that cannot be",
     "TB062": "a weakening without a reason",
     # The rest
+    "TB070": "a pinned number that means something else by now",
+    "TB071": "a pinned number of nothing that is there",
+    "TB072": "a baseline that cannot be read",
     "TB099": "more problems than are shown",
 }

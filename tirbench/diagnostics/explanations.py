@@ -343,6 +343,21 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
         wrong="[check.outputs.y]\nrtol = 0.05",
         right='[check.outputs.y]\nrtol = 0.05\nreason = "the scales are rounded to powers of two"',
     ),
+    # Baselines
+    "TB070": _of(
+        """A row is pinned for a problem and for a way of measuring. One of them has changed since, so that
+        the number is not that of the workload any more: `gate` fails on it. Measure it again on its
+        hardware with `exec --pin`, or take the change back. This is a warning of `check`.""",
+    ),
+    "TB071": _of(
+        """A case or an implementation is gone and its pinned number is still there. `gate` fails on it;
+        `tirbench pin --prune` drops it. A renamed case keeps its history if the rename is a commit of its
+        own. This is a warning of `check`.""",
+    ),
+    "TB072": _of(
+        """A baseline file holds the conflict markers of a merge, is not TOML, or is not as `tirbench pin`
+        writes it. Baselines are written by `pin` alone: take one side of the merge and measure again.""",
+    ),
     # The rest
     "TB099": _of(
         """Twenty problems of a file are shown; this one counts the rest. Later ones often follow from the
