@@ -33,12 +33,16 @@ LARGE: Final = "stable_topk"
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What is measured; `target_ms` is what the issue asks of it, `times` how often it is started."""
+    """What is measured; `target_ms` is what the issue asks of it, `times` how often it is started.
+
+    `without` is a folder that is removed before each start.
+    """
 
     name: str
     arguments: Sequence[str]
     target_ms: float | None = None
     times: int = 31
+    without: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +80,7 @@ def corpus() -> Iterator[Path]:
         suite = [path for path in sorted((ROOT / "workloads").glob("*.toml")) if path.stem != LARGE]
         for kind in ("suite", "copies", "thousand"):
             shutil.copytree(ROOT / "workloads" / "kernels", folder / kind / "kernels")
+        shutil.copytree(ROOT / "workloads" / "baselines", folder / "suite" / "baselines")
         for path in suite[:20]:
             shutil.copy(path, folder / "suite" / path.name)
         for index in range(20):
@@ -94,7 +99,7 @@ def commands(folder: Path) -> tuple[Command, ...]:
 
     def check(kind: str, **more: float) -> Command:
         number = len(list((folder / kind).glob("*.toml")))
-        names = {"suite": "files of the suite", "copies": "copies of rmsnorm.toml"}
+        names = {"suite": "files of the suite, pinned", "copies": "copies of rmsnorm.toml"}
         what = names.get(kind, "files")
         name = f"check of {number:,} {what}" if number > 1 else f"check of {LARGE}.toml"
         return Command(name=name, arguments=("check", kind), **more)  # type: ignore[arg-type]  # times is a whole number
@@ -105,6 +110,12 @@ def commands(folder: Path) -> tuple[Command, ...]:
         check("large"),
         check("copies", target_ms=150),
         check("suite", target_ms=150),
+        Command(
+            name="the same, its pins looked at anew",
+            arguments=("check", "suite"),
+            times=11,
+            without=".tirbench/stale",
+        ),
         check("thousand", target_ms=2000, times=11),
     )
 
@@ -115,6 +126,8 @@ def measured(command: Command, folder: Path, *, quick: bool) -> tuple[list[Readi
     own, bare = [], []
     for _ in range(3 if quick else command.times):
         bare.append(start([sys.executable, "-c", "pass"], folder))
+        if command.without:
+            shutil.rmtree(folder / command.without)
         own.append(start([*tirbench(), *command.arguments], folder))
     return own, bare
 
