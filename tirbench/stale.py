@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tirbench.diagnostics import Diagnostic
+from tirbench.diagnostics import CODES, Diagnostic
 
 if TYPE_CHECKING:
     from tirbench.model import Case
@@ -243,6 +243,8 @@ def _diagnostic(data: dict[str, object]) -> Diagnostic:
     for one in fields(Diagnostic):
         if not isinstance(data[one.name], kinds.get(one.name, str)):
             raise TypeError(one.name)
+    if data["code"] not in CODES or data["severity"] not in {"error", "warning"}:
+        raise ValueError("not one of ours")
     return Diagnostic(**{**data, "path": ()})  # type: ignore[arg-type]  # as was just seen
 
 

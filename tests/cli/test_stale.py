@@ -240,6 +240,20 @@ def test_what_is_kept_and_cannot_be_read_is_found_anew(
     assert json.loads(kept(project).read_text())["found"] == []
 
 
+def test_what_somebody_else_has_put_there_is_no_diagnostic_of_ours(
+    project: Path, digests: list[str]
+) -> None:
+    edit(project / "workloads" / "kernels" / "ops.py", "1.0", "2.0")
+    checked()
+    for field, value in (("code", "TB999"), ("severity", "note"), ("line", "4"), ("message", 4)):
+        data = json.loads(kept(project).read_text())
+        data["found"][0][field] = value
+        kept(project).write_text(json.dumps(data))
+        digests.clear()
+        assert checked()[0].code == "TB070"
+        assert len(digests) == 1
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_project_that_cannot_be_written_is_checked_all_the_same(project: Path) -> None:
     project.chmod(0o500)

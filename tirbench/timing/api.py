@@ -85,7 +85,8 @@ def bench(  # noqa: PLR0913  # the public API page fixes the signature
         calls: timed calls per implementation and round instead of a budget; `auto` takes as many,
             over all rounds, as the duration needs for a threshold of 1 %.
         l2: state of the L2 cache before a call: `cold-dirty` (zeroes are written, as Triton does),
-            `cold-clean` (and another buffer is read then) or `warm`.
+            `cold-clean` (and another buffer is read then) or `warm`. Before either of the first two the
+            cache lets go of lines that kernels asked it to keep, which zeroes alone do not replace.
         regime: `burst` (at most 15 ms of work, then at least 20 ms of rest), `sustained` (200 ms of work
             before the first timed call, no rest), or None: as the budgets make it.
         device: the CUDA device to time on; None is torch's current one.
