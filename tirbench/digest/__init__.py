@@ -16,7 +16,7 @@ import hashlib
 import io
 import json
 import tokenize
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -283,8 +283,7 @@ def _arguments(implementation: Implementation) -> Iterator[object]:
 def _names_in(value: object) -> Iterator[str]:
     """Every name in the expressions that a value of the model holds."""
     if isinstance(value, Expression):
-        tree = ast.parse(value.text.strip(), mode="eval")
-        yield from (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+        yield from _names_of(value.text)
     elif isinstance(value, tuple | list):
         for item in value:
             yield from _names_in(item)
@@ -293,17 +292,28 @@ def _names_in(value: object) -> Iterator[str]:
             yield from _names_in(getattr(value, field.name))
 
 
+@lru_cache(maxsize=4096)  # all cases of a workload have the same expressions
+def _names_of(text: str) -> tuple[str, ...]:
+    tree = ast.parse(text.strip(), mode="eval")
+    return tuple(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
 # --- Canonical forms ------------------------------------------------------------------------------
 
 
 def _written(argument: object) -> Json:
     """An argument as written, without regard to blanks between the words of an expression."""
     if isinstance(argument, Expression):
-        tokens = tokenize.generate_tokens(io.StringIO(argument.text.strip()).readline)
-        return " ".join(token.string for token in tokens if token.string.strip())
+        return _spaced(argument.text)
     if isinstance(argument, tuple):
         return [_written(item) for item in argument]
     return codec.dump(argument)
+
+
+@lru_cache(maxsize=4096)
+def _spaced(text: str) -> str:
+    tokens = tokenize.generate_tokens(io.StringIO(text.strip()).readline)
+    return " ".join(token.string for token in tokens if token.string.strip())
 
 
 def _canonical(value: Json) -> str:
