@@ -19,6 +19,13 @@ PLANNED: Final = 0.95
 FIRST: Final = 3
 """Virtual runs that are finished on all rows before more are begun: a true size takes more than one."""
 
+TOGETHER_S: Final = 200.0
+"""Workloads are tried in the same workers as long as these take no longer: what time ends in the middle of
+is lost."""
+
+AT_ONCE: Final = 0.25
+"""Share of the time left that tasks may take which are done together."""
+
 EXTENDED: Final = {"cuda": 0.1, "cpu": 1.0}
 """What equal code asks for beyond screening, as a share of it: on a CPU nearly every row is too noisy."""
 
@@ -186,14 +193,14 @@ class Budget:
         return self._screening(batch) + self.confirming(batch)
 
     def _screening(self, batch: Batch) -> float:
-        total = self._workers(batch)
+        total = self._beside(batch)
         for key, mine in batch.items():
             known = self.known[key]
             sides = len({side for _, names in mine for side in names})
             arms = sum(len(names) for _, names in mine)
             one_s = known.seconds(arms, len(mine)) + (sides - 1) * known.build_s
             total += self.asked.workers * one_s
-        return total
+        return total + self._starts(total)
 
     def confirming(self, batch: Batch) -> float:
         """Seconds of one device that fresh workers take: every planted slowdown asks for them."""
@@ -206,17 +213,24 @@ class Budget:
             key: sum(side in DELAYED for _, names in batch[key] for side in names)
             for key in planted
         }
-        total = EXTENDED[self.asked.device] * self._screening(batch) + self._workers(planted)
+        total = self._beside(planted)
         for key, count in planted.items():
             known = self.known[key]
             arms = delayed[key] // count
             one_s = known.seconds(delayed[key], count) + (arms - 1) * known.build_s
             total += self.asked.workers * one_s
-        return total
+        extended = EXTENDED[self.asked.device] * self._screening(batch)
+        return extended + total + self._starts(total)
 
-    def _workers(self, keys: Iterable[str]) -> float:
+    def _beside(self, keys: Iterable[str]) -> float:
         workloads = {key.partition("/")[0] for key in keys}
-        return self.asked.workers * sum(self.start_s + self.of_worker(name) for name in workloads)
+        return self.asked.workers * sum(map(self.of_worker, workloads))
+
+    def _starts(self, work_s: float) -> float:
+        """How long workers take to begin that do so much: what is done together shares them."""
+        together_s = min(TOGETHER_S, AT_ONCE * self.asked.seconds)
+        bundles = math.ceil(work_s / together_s) if together_s > 0 else 1
+        return self.asked.workers * self.start_s * bundles
 
     def of_worker(self, workload: str) -> float:
         """Seconds that a worker of it takes beside beginning, building and measuring."""

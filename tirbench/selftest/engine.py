@@ -17,7 +17,7 @@ from tirbench.launch import imports_of
 from tirbench.model import CaseJob, Failed, Job, Machine, MeasureMore, Outcome, Plan, Timed
 from tirbench.selftest import lanes
 from tirbench.selftest.ask import Asked
-from tirbench.selftest.budget import Batch, Budget, Task
+from tirbench.selftest.budget import TOGETHER_S, Batch, Budget, Task
 from tirbench.selftest.decide import Decision, Evidence, decide
 from tirbench.selftest.lanes import STAGES, Lane, Lanes
 from tirbench.selftest.learnt import Known, remembered
@@ -44,10 +44,6 @@ CALIBRATED: Final = 0.6
 
 OVERTIME: Final = 0.1
 """Share of the time by which confirming may end late, as what was screened would otherwise be lost."""
-
-TOGETHER_S: Final = 200.0
-"""Workloads are tried in the same workers as long as these take no longer: what time ends in the middle of
-is lost."""
 
 LEAST_BESIDE_S: Final = 0.1
 """What a workload takes in a worker at least, beside its sequences."""

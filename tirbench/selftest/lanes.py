@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from tirbench.model import Job, Plan
 from tirbench.selftest.ask import Asked
-from tirbench.selftest.budget import Task
+from tirbench.selftest.budget import AT_ONCE, Task
 
 if TYPE_CHECKING:
     from tirbench.execute import Workers
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 STAGES: Final = 4
 """How often decisions may ask for more; no rule asks as often."""
-
-AT_ONCE: Final = 0.25
-"""Share of the time left that tasks may take which are done together."""
 
 UNTRIED_S: Final = 20.0
 """How long those may take together of which nothing was ever measured."""
