@@ -137,6 +137,30 @@ def test_a_kernel_that_writes_its_input_is_wrong(tmp_path: Path) -> None:
     assert "x" in outcome.reason
 
 
+RESIZING = "y.resize_(32)\ntorch.mul(x[:32], 2, out=y)"
+
+
+def test_a_kernel_that_resizes_its_output_is_wrong_and_the_next_one_has_it_as_declared(
+    tmp_path: Path,
+) -> None:
+    outcomes = Ran(tmp_path, implementation("bad", RESIZING), GOOD).outcomes
+    assert isinstance(outcomes["bad"], Wrong)
+    assert outcomes["bad"].reason == "y was resized from [64] to [32]"
+    assert isinstance(outcomes["good"], Verified)
+
+
+def test_an_oracle_of_another_shape_than_is_declared_is_an_error_of_the_workload(
+    tmp_path: Path,
+) -> None:
+    """torch resizes y to what fits, and then it is what the oracle says."""
+    head = HEAD.replace('"y", role="out", shape=(64,)', '"y", role="out", shape=(65,)')
+    outcome = Ran(tmp_path, GOOD, head=head).outcomes["good"]
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == (
+        "UsageError: the oracle returns [64] for y, which is declared as [65]: one of them is wrong"
+    )
+
+
 def test_a_kernel_that_writes_past_its_output_is_wrong(tmp_path: Path) -> None:
     body = "import ctypes\ntorch.mul(x, 2, out=y)\nctypes.memset(y.data_ptr() + y.nbytes, 0, 4)"
     outcome = Ran(tmp_path, implementation("past", body)).outcomes["past"]

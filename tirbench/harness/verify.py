@@ -68,6 +68,12 @@ class Expected:
         for name, rule in case.checked.items():
             if name not in want:
                 raise UsageError(f"{name} is checked, but the oracle does not return it")
+            declared = case.memory[name].shape
+            if rule.through is None and want[name].shape != declared:
+                raise UsageError(
+                    f"the oracle returns {list(want[name].shape)} for {name}, which is declared as "
+                    f"{list(declared)}: one of them is wrong"
+                )
             if zeros_are_right(case, rule, want[name]):
                 raise UsageError(
                     f"the check of {name} would accept an output of zeros: tighten its tolerance, "

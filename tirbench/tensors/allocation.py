@@ -50,6 +50,28 @@ class _Recipe:
         return owned.over(torch.empty(owned.nbytes, dtype=torch.uint8, device=self.device))
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tensor lies, as it was laid out: `out=` of torch resizes what does not fit."""
+
+    storage: torch.UntypedStorage
+    offset: int
+    shape: torch.Size
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _Place:
+        return cls(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    def take_back(self, tensor: torch.Tensor) -> bool:
+        """Put a tensor back to its shape and memory; whether it had another one before."""
+        if (tensor.shape, tensor.stride()) == (self.shape, self.strides):
+            return False
+        with torch.no_grad():
+            tensor.set_(self.storage, self.offset, self.shape, self.strides)
+        return True
+
+
 class Tensors:
     """All tensors of a case by name. Made by `allocate`; valid until the arena is laid out anew."""
 
@@ -82,6 +104,7 @@ class Tensors:
         }
         for name in [one for one in tensors if specs[spec.base_of(specs, one)].temporary]:
             del tensors[name]
+        self._places = {name: _Place.of(tensor) for name, tensor in tensors.items()}
 
     @classmethod
     def allocate(  # noqa: PLR0913  (one keyword for each thing that contents or places depend on)
@@ -218,18 +241,24 @@ class Tensors:
     def violations(self) -> list[str]:
         """Sentences about memory that was written though no kernel may, each reported once.
 
-        What was found is repaired: guards are painted, inputs filled again. The next implementation
-        is not blamed for it and works on the right inputs.
+        What was found is repaired: guards are painted, inputs filled again, tensors have the shape again
+        that they were declared with. The next implementation is not blamed for it and works on the right
+        inputs.
         """
-        found = guard.changed(self._guards)
-        if found:
+        found = []
+        for name, tensor in self._tensors.items():
+            place, shape = self._places[name], list(tensor.shape)
+            if place.take_back(tensor):
+                found.append(f"{name} was resized from {list(place.shape)} to {shape}")
+        if changed := guard.changed(self._guards):
+            found += changed
             guard.paint(self._guards)
         for name in self._overwritten(list(self._checksums)):
             right = self._recipe.redrawn(name)
-            place = spec.collapsed(self._tensors[name])
-            found.append(_overwritten_sentence(name, place, spec.collapsed(right)))
-            place.copy_(spec.collapsed(right))
-            if not torch.equal(checksum(place), self._checksums[name]):
+            held = spec.collapsed(self._tensors[name])
+            found.append(_overwritten_sentence(name, held, spec.collapsed(right)))
+            held.copy_(spec.collapsed(right))
+            if not torch.equal(checksum(held), self._checksums[name]):
                 raise TensorError(
                     f"{name}: a kernel wrote this input, and its init function does not compute "
                     "the same contents again"
