@@ -74,7 +74,7 @@ def _of_workload(chosen: Chosen, root: Path, paths: Sequence[str]) -> tuple[Diag
         return kept.found
     read = _Noting(root)
     result = tuple(one for path in paths for one in _look(chosen, read, root, path))
-    _Kept.of(root, (*named, *read.paths), result).write(file)
+    _Kept.of(root, (*named, *read.paths), result).write(root, file)
     return result
 
 
@@ -97,15 +97,15 @@ class _Noting:
 
 def _look(chosen: Chosen, read: _Noting, root: Path, path: str) -> Iterator[Diagnostic]:
     """What is wrong with one baseline file."""
-    from tirbench import digest, store
+    from tirbench import digest
     from tirbench.diff.protocols import placements_of
+    from tirbench.store.baseline import BaselineError, parse_baseline
 
     try:
-        baseline = store.read_baseline(root, path)
-    except store.BaselineError as error:
+        text = _text(root, path)
+        baseline = parse_baseline(text, path)
+    except BaselineError as error:
         yield _unreadable(path, str(error))
-        return
-    if baseline is None:
         return
     cases = {case.id: case for case in chosen.cases}
     problems: dict[str, str] = {}
@@ -119,7 +119,6 @@ def _look(chosen: Chosen, read: _Noting, root: Path, path: str) -> Iterator[Diag
             problems[row.case] = digest.problem(case, read)
         if row.problem != problems[row.case] or placements_of(case, row.protocol) is None:
             stale.append(f"{row.case}/{row.implementation}")
-    text = (root / path).read_text(encoding="utf-8")
     if stale:
         names = list(dict.fromkeys(key.partition("/")[0] for key in stale))
         yield _at_row(
@@ -135,6 +134,30 @@ def _look(chosen: Chosen, read: _Noting, root: Path, path: str) -> Iterator[Diag
             f"reference of a case: {_some(orphans)}",
             hint=f"`tirbench pin --prune` drops {'it' if len(orphans) == 1 else 'them'}",
         )
+
+
+def _text(root: Path, path: str) -> str:
+    """The text of a baseline file, which a stranger may have written.
+
+    Raises:
+        BaselineError: it is no text of this project that can be read in a moment.
+    """
+    from tirbench.load.bounds import key_too_deep, read_source
+    from tirbench.load.places import leads_outside
+    from tirbench.store import BaselineError
+
+    data, why = (b"", "outside of the project")
+    if not leads_outside(root / path, root):
+        data, why = read_source(root / path)
+    if why:
+        raise BaselineError(f"{path}: {why}")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise BaselineError(f"{path}: not UTF-8 text") from error
+    if key_too_deep(text) is not None:
+        raise BaselineError(f"{path}: a key of too many parts")
+    return text
 
 
 def _has(case: Case, implementation: str) -> bool:
@@ -172,9 +195,8 @@ def _at_row(code: str, path: str, text: str, key: str, *, message: str, hint: st
 def _unreadable(path: str, error: str) -> Diagnostic:
     """An error, with the line that it names, and with what it says to do as the help."""
     place = _PLACE.match(error)
-    message, _, hint = error.replace(f"\n{path}: ", "\n")[place.end() if place else 0 :].partition(
-        "\n"
-    )
+    said = error[place.end() if place else 0 :].replace(f"\n{path}: ", "\n")
+    message, _, hint = said.partition("\n")
     return Diagnostic(
         code="TB072",
         file=path,
@@ -221,10 +243,12 @@ class _Kept:
             return None
         return cls(states, found)
 
-    def write(self, file: Path) -> None:
-        """Keep it, where the project can be written."""
+    def write(self, root: Path, file: Path) -> None:
+        """Keep it, where the project can be written, and never behind a link of a stranger."""
         from tirbench.store import write
 
+        if file.parent.resolve() != root.resolve() / ".tirbench" / "stale":
+            return
         data = {
             "format": FORMAT,
             "states": self.states,

@@ -168,6 +168,39 @@ def test_a_baseline_in_the_middle_of_a_merge_is_an_error(project: Path) -> None:
     assert "git checkout --ours -- workloads/baselines/nvidia-h200/double.toml" in found.hint
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xff\xfe", "not UTF-8 text"),
+        (b"x = " + b"[" * 100_000, "maximum recursion depth exceeded"),
+        (b"#" * (1 << 20) + b"#", "larger than 1 MiB"),
+        (b".".join([b"a"] * 5_000) + b" = 1", "a key of too many parts"),
+    ],
+    ids=["bytes", "nested", "large", "key"],
+)
+def test_a_baseline_that_a_stranger_wrote_is_an_error_and_no_crash(
+    project: Path, data: bytes, message: str
+) -> None:
+    (project / "workloads" / "baselines" / "nvidia-h200" / "double.toml").write_bytes(data)
+    (found,) = checked()
+    assert (found.code, found.severity) == ("TB072", "error")
+    assert found.message.startswith(message)
+
+
+def test_nothing_outside_of_the_project_is_read_or_written(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "double.toml").write_text("secret")
+    baselines = project / "workloads" / "baselines"
+    shutil.rmtree(baselines / "nvidia-h200")
+    (baselines / "nvidia-h200").symlink_to(outside)
+    (project / ".tirbench").symlink_to(outside)
+    (found,) = checked()
+    assert (found.code, found.message) == ("TB072", "outside of the project")
+    assert [path.name for path in outside.iterdir()] == ["double.toml"]
+
+
 def test_one_case_by_name_says_nothing_of_the_others(project: Path) -> None:
     edit(project / "workloads" / "kernels" / "ops.py", "1.0", "2.0")
     assert checked("workloads/double.toml::n64") == ()

@@ -57,9 +57,10 @@ CODES: Final[dict[str, str]] = {
     "TB060": "nothing to compare with",
     "TB061": "a tolerance that cannot be",
     "TB062": "a weakening without a reason",
-    # The rest
+    # Baselines
     "TB070": "a pinned number that means something else by now",
     "TB071": "a pinned number of nothing that is there",
     "TB072": "a baseline that cannot be read",
+    # The rest
     "TB099": "more problems than are shown",
 }

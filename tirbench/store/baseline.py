@@ -89,7 +89,13 @@ def read_baseline(root: Path, path: str) -> Baseline | None:
     file = root / path
     if not file.is_file():
         return None
-    return parse_baseline(file.read_text(encoding="utf-8"), path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BaselineError(
+            f"{path}: not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from error
+    return parse_baseline(text, path)
 
 
 def parse_baseline(text: str, path: str) -> Baseline:
@@ -101,7 +107,7 @@ def parse_baseline(text: str, path: str) -> Baseline:
     _refuse_conflicts(text, path)
     try:
         data = _toml().loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError, MemoryError) as error:
         raise BaselineError(f"{path}: {error}") from error
     _refuse_invalid(data, path)
     rows = [
