@@ -203,17 +203,18 @@ class RankDevice:
 
 
 def _bench_ranks(request: Request, context: DistributedBenchContext) -> dict[str, Any]:
-    def open_device() -> CudaDevice:
+    def open_device() -> tuple[CudaDevice, RankDevice]:
         device = open_cuda(request.device, request.timer)
         require_no_capture(device, request.timer)
-        return device
+        with device.active():
+            return device, RankDevice(device)
 
-    device = on_all_ranks(context, "opening the device", open_device)
+    device, of_rank = on_all_ranks(context, "opening the device", open_device)
     with device.active():
         run = DistributedRun(
             request=request,
             context=context,
-            device=RankDevice(device),
+            device=of_rank,
             failures=Failures(),
             sleep=time.sleep,
         )
