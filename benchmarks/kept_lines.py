@@ -62,7 +62,6 @@ class States:
 
         self.words, self.out, self.flush = words, out, flush
         self.other = torch.zeros_like(flush)
-        self.driver = ctypes.CDLL("libcuda.so.1")
 
     def __iter__(self) -> Iterator[State]:
         """Every state, the one with nothing kept first and last."""
@@ -107,8 +106,7 @@ class States:
         import torch
 
         torch.cuda.synchronize()
-        if error := self.driver.cuCtxResetPersistingL2Cache():
-            raise RuntimeError(f"cuCtxResetPersistingL2Cache: CUDA error {error}")
+        reset_persisting()
 
     def measure(self) -> dict[str, float]:
         """Midmean of the reader in every state, µs; nothing is left over from one to the next."""
@@ -128,6 +126,12 @@ class States:
         return found
 
 
+def reset_persisting() -> None:
+    """Ask the driver to keep nothing any more."""
+    if error := ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache():
+        raise RuntimeError(f"cuCtxResetPersistingL2Cache: CUDA error {error}")
+
+
 def costs(flush: torch.Tensor) -> dict[str, tuple[float, float]]:
     """What flushing takes, by what it consists of: µs of the GPU and of the host, no profiler open."""
     from benchmarks.kept_kernels import demote, write
@@ -143,12 +147,7 @@ def costs(flush: torch.Tensor) -> dict[str, tuple[float, float]]:
     within = letting_go(Driver(), device.index, flush.data_ptr(), flush.nbytes, device.stream)
     if ours is None or beside is None or within is None:
         return {}
-    zero, cuda = flush.zero_, ctypes.CDLL("libcuda.so.1")
-
-    def reset() -> None:
-        if error := cuda.cuCtxResetPersistingL2Cache():
-            raise RuntimeError(f"cuCtxResetPersistingL2Cache: CUDA error {error}")
-
+    zero = flush.zero_
     ways: dict[str, Step] = {
         "zero": zero,
         f"keep {ENOUGH_MIB} MiB of another buffer": partial(write, other[:most]),
@@ -162,7 +161,7 @@ def costs(flush: torch.Tensor) -> dict[str, tuple[float, float]]:
         f"zero; its last {ENOUGH_MIB} MiB kept and let go": _all(
             flush[:-most].zero_, partial(write, flush[-most:]), partial(demote, flush[-most:])
         ),
-        "zero; `cuCtxResetPersistingL2Cache` before": _all(reset, zero),
+        "zero; `cuCtxResetPersistingL2Cache` before": _all(reset_persisting, zero),
         "`l2='cold-dirty'` of tirbench": ours,
     }
     return {name: _cost(way) for name, way in ways.items()}
@@ -201,12 +200,14 @@ def measure() -> dict[str, Any]:
     """Every state for every size, with what it was measured on."""
     import torch
 
+    from benchmarks.kept_kernels import BLOCK
+
     flush = torch.zeros(FLUSH_MIB * MIB // 4, dtype=torch.int32, device="cuda")
     before = costs(flush)
     found = {}
     for size in SIZES_MIB:
         words = torch.zeros(int(size * MIB) // 4, dtype=torch.int32, device="cuda")
-        out = torch.zeros(1 + words.numel() // 1024, dtype=torch.int32, device="cuda")
+        out = torch.zeros(1 + words.numel() // BLOCK, dtype=torch.int32, device="cuda")
         found[f"{size:g}"] = States(words, out, flush).measure()
     machine = describe("cuda")
     known = {**dict(machine.versions), **dict(machine.facts)}

@@ -135,11 +135,7 @@ class Bench:
         of: dict[str, list[Pair]] = {}
         for pair in pairs:
             of.setdefault(pair.row.workload, []).append(pair)
-        imports = self._imports(pairs, turn)
-        jobs = [
-            replace(self._job(workload, placement, mine, turn), imports=imports)
-            for workload, mine in of.items()
-        ]
+        jobs = [self._job(workload, placement, mine, turn) for workload, mine in of.items()]
         last: dict[str, dict[str, Any]] = {}
         done: dict[str, Outcome] = {}
         events = execute(
@@ -200,6 +196,7 @@ class Bench:
                 for case, mine in cases.items()
             ),
             deadlines=side.workloads[workload].deadlines,
+            imports=self._imports(pairs, turn),
         )
 
     def _imports(self, pairs: Sequence[Pair], turn: tuple[str, ...]) -> tuple[str, ...]:

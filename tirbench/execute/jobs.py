@@ -135,6 +135,9 @@ def execute_in(surroundings: Surroundings, jobs: Sequence[Job]) -> Generator[Eve
     asked = Counter(row.key for job in jobs for case in job.cases for row in case.rows)
     answered: Counter[str] = Counter()
     run: _JobRun | None = None
+    if surroundings.shared:  # the first of them starts the worker of all
+        imports = tuple(sorted({module for job in jobs for module in job.imports}))
+        jobs = [replace(job, imports=imports) for job in jobs]
     try:
         for job in jobs:
             run = _JobRun(surroundings, job, run)

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tirbench.errors import MeasurementError
@@ -241,11 +241,9 @@ class Engine:
         from tirbench.execute.jobs import execute_in
 
         jobs = [self._job(workload, placement, mine) for workload, mine in rows.items()]
-        imports = tuple(dict.fromkeys(name for job in jobs for name in job.imports))
         trials: dict[str, dict[tuple[int, tuple[str, ...]], dict[str, Any]]] = defaultdict(dict)
         done: dict[str, Outcome] = {}
-        took = _Took(self.clock, list(rows))
-        jobs = [replace(job, imports=imports) for job in jobs]
+        took = _Took(self.clock)
         with closing(execute_in(lane.surroundings(), jobs)) as events:
             for event in events:
                 if isinstance(event, Reported):
@@ -395,13 +393,13 @@ class Engine:
 class _Took:
     """How long a worker took to begin, and each of its workloads beside its sequences."""
 
-    def __init__(self, clock: Callable[[], float], workloads: Sequence[str]) -> None:
-        """Begin with the first."""
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Begin now."""
         self._clock = clock
         self._begin_s = clock()
         self._first_s: float | None = None
         self._until_s: dict[str, float] = {}
-        self._spent_s = dict.fromkeys(workloads, 0.0)
+        self._spent_s: dict[str, float] = defaultdict(float)
 
     def see(self, workload: str, spent_s: float = 0.0) -> None:
         """Something happened to a workload just now, perhaps the end of a sequence that took so long."""

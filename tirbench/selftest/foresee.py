@@ -182,7 +182,7 @@ def _known(one: TrialRow, midmean_us: float, asked: Asked) -> Known:
 def _calibrate_s(known: Known) -> float:
     """One row for the first time: its kernels are compiled as they are, and so that they can be delayed."""
     once, more = CALIBRATED_ARMS
-    arms = once + (more if known.strength is not None else 2)
+    arms = once + (more if known.strength is not None else 2)  # two loads, where none is delayed
     compiled = COMPILE_S * (2 if known.strength is not None else 1)
     return compiled + known.seconds(arms, len(CALIBRATED_ARMS)) + known.build_s
 

@@ -112,7 +112,7 @@ class Lanes:
     lost: list[Lane] = field(default_factory=list)
     _picked: int = 0
     _paces: list[tuple[float, float]] = field(default_factory=lambda: [(1.0, 1.0)])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def drain(self, tasks: Sequence[Task], end_s: float, *, late_s: float = 0.0) -> int:
         """Do the tasks, or of each as much as ends in time.
@@ -213,7 +213,7 @@ class Lanes:
         end too late; nothing is known of what was never measured.
         """
         share_s = math.fsum(task.expected_s for task in waiting) / max(1, len(self.alive))
-        left_s = AT_ONCE * (end_s - self.clock()) / self._pace_unlocked()
+        left_s = AT_ONCE * (end_s - self.clock()) / self._pace()
         return min(self.together_s if first.runs_s else UNTRIED_S, share_s, left_s)
 
     def _some(self, lane: Lane, tasks: Sequence[Task], end_s: float, late_s: float) -> int:
@@ -255,8 +255,5 @@ class Lanes:
     def _pace(self) -> float:
         """How much longer tasks take than expected: a machine that others use is slower than it seemed."""
         with self._lock:
-            return self._pace_unlocked()
-
-    def _pace_unlocked(self) -> float:
-        took, expected = (math.fsum(values) for values in zip(*self._paces, strict=True))
+            took, expected = (math.fsum(values) for values in zip(*self._paces, strict=True))
         return max(1.0, took / expected)

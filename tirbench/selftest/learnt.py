@@ -88,8 +88,8 @@ class Known:
         """How many loads pay.
 
         Pairs grow with the square of the loads, so that a short sequence should have many of them; where
-        each takes long, few of them leave time for other rows. What each compiles for
-        long is loaded twice.
+        each takes long, few of them leave time for other rows. What each compiles for long is
+        loaded twice.
         """
         if self.build_s > COSTLY_S:
             return min(2, most)

@@ -43,52 +43,40 @@ THREADS: Final = 256
 
 # In PTX, which every driver compiles by itself: a kernel of Triton would bring its compiler, its hooks and
 # its host time into every measurement. `createpolicy` and `applypriority` need sm_80, as keeping lines does.
-PTX: Final = b"""
-.version 7.4
-.target sm_80
-.address_size 64
-
-.visible .entry keep(.param .u64 buffer, .param .u32 vectors)
+ENTRY: Final = """
+.visible .entry %s(.param .u64 buffer, .param .u32 things)
 {
-    .reg .pred  %outside;
-    .reg .b32   %block, %width, %thread, %index, %count;
-    .reg .b64   %base, %offset, %at, %last;
-    mov.u32     %block, %ctaid.x;
-    mov.u32     %width, %ntid.x;
-    mov.u32     %thread, %tid.x;
-    mad.lo.u32  %index, %block, %width, %thread;
-    ld.param.u32 %count, [vectors];
-    setp.ge.u32 %outside, %index, %count;
-    @%outside ret;
-    ld.param.u64 %base, [buffer];
-    cvta.to.global.u64 %base, %base;
-    mul.wide.u32 %offset, %index, 16;
-    add.u64     %at, %base, %offset;
-    createpolicy.fractional.L2::evict_last.b64 %last, 1.0;
-    st.global.L2::cache_hint.v4.u32 [%at], {%index, %index, %index, %index}, %last;
-    ret;
-}
-
-.visible .entry let_go(.param .u64 buffer, .param .u32 lines)
-{
-    .reg .pred  %outside;
-    .reg .b32   %block, %width, %thread, %index, %count;
-    .reg .b64   %base, %offset, %at;
-    mov.u32     %block, %ctaid.x;
-    mov.u32     %width, %ntid.x;
-    mov.u32     %thread, %tid.x;
-    mad.lo.u32  %index, %block, %width, %thread;
-    ld.param.u32 %count, [lines];
-    setp.ge.u32 %outside, %index, %count;
-    @%outside ret;
-    ld.param.u64 %base, [buffer];
-    cvta.to.global.u64 %base, %base;
-    mul.wide.u32 %offset, %index, 128;
-    add.u64     %at, %base, %offset;
-    applypriority.global.L2::evict_normal [%at], 128;
+    .reg .pred  %%outside;
+    .reg .b32   %%block, %%width, %%thread, %%index, %%count;
+    .reg .b64   %%base, %%offset, %%at, %%last;
+    mov.u32     %%block, %%ctaid.x;
+    mov.u32     %%width, %%ntid.x;
+    mov.u32     %%thread, %%tid.x;
+    mad.lo.u32  %%index, %%block, %%width, %%thread;
+    ld.param.u32 %%count, [things];
+    setp.ge.u32 %%outside, %%index, %%count;
+    @%%outside ret;
+    ld.param.u64 %%base, [buffer];
+    cvta.to.global.u64 %%base, %%base;
+    mul.wide.u32 %%offset, %%index, %d;
+    add.u64     %%at, %%base, %%offset;
+    %s
     ret;
 }
 """
+"""A kernel of a thread for each thing of so many bytes."""
+
+KEEP: Final = """\
+createpolicy.fractional.L2::evict_last.b64 %last, 1.0;
+    st.global.L2::cache_hint.v4.u32 [%at], {%index, %index, %index, %index}, %last;"""
+
+LET_GO: Final = "applypriority.global.L2::evict_normal [%at], 128;"
+
+PTX: Final = (
+    ".version 7.4\n.target sm_80\n.address_size 64\n"
+    + ENTRY % ("keep", VECTOR, KEEP)
+    + ENTRY % ("let_go", LINE, LET_GO)
+).encode()
 
 
 @dataclass(frozen=True, slots=True)
