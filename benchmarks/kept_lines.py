@@ -133,7 +133,7 @@ def reset_persisting() -> None:
 
 
 def costs(flush: torch.Tensor) -> dict[str, tuple[float, float]]:
-    """What flushing takes, by what it consists of: µs of the GPU and of the host, no profiler open."""
+    """What flushing takes, by what it consists of: µs of the GPU and of the host."""
     from benchmarks.kept_kernels import demote, write
     from tirbench.timing.device import open_cuda
     from tirbench.timing.flush import BUFFERS
@@ -165,6 +165,17 @@ def costs(flush: torch.Tensor) -> dict[str, tuple[float, float]]:
         "`l2='cold-dirty'` of tirbench": ours,
     }
     return {name: _cost(way) for name, way in ways.items()}
+
+
+def costs_while_recording(flush: torch.Tensor) -> dict[str, tuple[float, float]]:
+    """The same while Proton records what is launched."""
+    from tirbench.timing.proton import TritonProton
+
+    session = TritonProton()
+    try:
+        return costs(flush)
+    finally:
+        session.finish()
 
 
 def _cost(way: Step) -> tuple[float, float]:
@@ -204,6 +215,7 @@ def measure() -> dict[str, Any]:
 
     flush = torch.zeros(FLUSH_MIB * MIB // 4, dtype=torch.int32, device="cuda")
     before = costs(flush)
+    recorded = costs_while_recording(flush)
     found = {}
     for size in SIZES_MIB:
         words = torch.zeros(int(size * MIB) // 4, dtype=torch.int32, device="cuda")
@@ -222,7 +234,7 @@ def measure() -> dict[str, Any]:
         "midmean_us": found,
         # CUPTI stays in a process that has had a session of Proton.
         "costs_us": {
-            name: [*us, *after]
+            name: [*us, *recorded[name], *after]
             for (name, us), after in zip(before.items(), costs(flush).values(), strict=True)
         },
     }
@@ -266,12 +278,19 @@ def markdown(document: dict[str, Any]) -> str:
 def _cost_table(found: dict[str, list[float]]) -> list[str]:
     if not found:
         return []
-    head = ("what", "GPU µs", "host µs", "GPU µs, after Proton", "host µs, after Proton")
+    columns = ("GPU µs", "host µs")
+    head = (
+        "what",
+        *(f"{column}{when}" for when in ("", ", recorded", ", after Proton") for column in columns),
+    )
     return [
         "",
         "## What flushing takes",
         "",
-        f"Mean of {IN_A_ROW} in a row, by events, with the host ahead of the GPU.",
+        (
+            f"Mean of {IN_A_ROW} in a row, by events, with the host ahead of the GPU: before any session of "
+            "Proton, while one records, and after it."
+        ),
         "",
         *table(head, [(name, *(f"{us:.1f}" for us in of)) for name, of in found.items()]),
     ]

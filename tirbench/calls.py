@@ -21,7 +21,7 @@ SHORT_CALL_US: Final = 250.0
 SHORT_BLOCK: Final = (1, 4)
 LONG_BLOCK: Final = (0, 1)
 
-FLUSH_US: Final = 90.0
+FLUSH_US: Final = 71.0
 """What precedes a call on an H200: kept lines of the L2 cache are let go, 256 MiB are zeroed. For plans."""
 
 

@@ -343,7 +343,6 @@ def test_what_a_row_is_known_for_says_how_small_a_change_would_be_found() -> Non
     assert plan.quads == 60
     assert plan.quad_sd / plan.quads**0.5 == pytest.approx(0.002 * 2**0.5)
     assert 0.005 < minimal_effect(plan) < 0.01
-    # More than the 0.25 s that MEASURING asks for, as a flush lets kept lines go by now (90 µs for 61).
-    assert gpu_seconds(plan, 3.4, FLUSH_US, block=known.block) == pytest.approx(0.28, abs=0.005)
+    assert gpu_seconds(plan, 3.4, FLUSH_US, block=known.block) < 0.25  # what MEASURING asks for
     assert workers_for(known.plan(0.002), 0.002) > workers_for(known.plan(0.01), 0.01)
     assert Known(midmean_us=800.0, within_sd=0.002, source="").block == (0, 1)

@@ -68,7 +68,7 @@ def test_an_arm_takes_its_calls_with_their_flushes_and_rests(
     midmean_us: float, launches: int
 ) -> None:
     known = _known(trial_row(), midmean_us, Asked(files=()))
-    assert known.arm_s == pytest.approx(launches * (midmean_us + 90.0) * (35 / 15) / 1e6)
+    assert known.arm_s == pytest.approx(launches * (midmean_us + 71.0) * (35 / 15) / 1e6)
     assert known.strength == 1
 
 

@@ -6,9 +6,9 @@ priority, a flush among it: whoever reads them next finds them, and whoever does
 an H200 that is 33 % of a read of 4 MiB one way and 8 % of a read of 16 MiB the other
 (`benchmarks/kept_lines.py`).
 
-The cache keeps so many of them and no more. So that many other lines are written at the same priority, in a
-buffer that nobody needs, and given normal priority again. This happens on the stream, like the flush that
-follows, and can be captured. `cuCtxResetPersistingL2Cache` does as much, but cannot be captured.
+The cache keeps so many of them and no more. So more than that of other lines are written at the same
+priority, in a buffer that nobody needs, and given normal priority again. This happens on the stream, like the
+flush that follows, and can be captured. `cuCtxResetPersistingL2Cache` does as much, but cannot be captured.
 """
 
 from __future__ import annotations
@@ -25,12 +25,22 @@ if TYPE_CHECKING:
 
     from tirbench.timing.plan import Closure
 
+L2_BYTES: Final = 38
+"""CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: 60 MiB on an H200."""
+
+MAJOR: Final = 75
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR."""
+
 MOST_PERSISTING: Final = 108
-"""CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE: 11.25 MiB of 60 on an H200, 0 where nothing is kept."""
+"""CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, what a process may set aside; 0 where nothing is kept."""
+
+ENOUGH: Final = {9: 0.28}
+"""By architecture, the share of its cache that is written. An H200 keeps less than 12 MiB of 60, though
+37.5 may be set aside: a read is 1.5 % short after 12 MiB of others and as long as it should be after 16."""
 
 SPARE: Final = 1.5
-"""How much more than that is written, as sets of the cache do not fill evenly: on an H200 a read is 1.5 %
-short after 12 MiB and as long as it should be after 16."""
+"""Where nobody has measured it: how much more is written than may be set aside, as the sets of a cache do
+not fill evenly. On an H200 this would take 20 µs a flush for 9."""
 
 OUT_OF_MEMORY: Final = 2
 """CUDA_ERROR_OUT_OF_MEMORY."""
@@ -172,6 +182,15 @@ class Driver:
         return f"{said.value.decode(errors='replace')} ({error})"
 
 
+def enough(driver: Driver, ordinal: int) -> int:
+    """How many bytes of other lines make a device let go of all that it keeps; 0 where it keeps none."""
+    most = driver.attribute(MOST_PERSISTING, ordinal)
+    share = ENOUGH.get(driver.attribute(MAJOR, ordinal))
+    if not most or share is None:
+        return int(SPARE * most)
+    return int(share * driver.attribute(L2_BYTES, ordinal))
+
+
 def letting_go(
     driver: Driver, ordinal: int, address: int, nbytes: int, stream: Callable[[], int]
 ) -> Closure | None:
@@ -187,8 +206,7 @@ def letting_go(
     Raises:
         MeasurementError: the driver refuses something.
     """
-    kept = driver.attribute(MOST_PERSISTING, ordinal)
-    written = min(int(SPARE * kept), nbytes) // LINE * LINE
+    written = min(enough(driver, ordinal), nbytes) // LINE * LINE
     if not written:
         return None
     context = driver.context()
