@@ -29,6 +29,7 @@ from benchmarks import verdicts_device, verdicts_report
 from benchmarks.verdicts_rules import RULES
 from benchmarks.verdicts_synthetic import (
     ASSUMED,
+    BY_NOISE_CALLS,
     EFFECTS,
     EVEN_CALLS,
     FLUSH_US,
@@ -70,6 +71,7 @@ class Setup:
 SETUPS: Final = {
     "as written": Setup(Policy(equal_z=1.645, own_spread=False), WRITTEN_CALLS),
     "even calls": Setup(Policy(equal_z=1.645, own_spread=False), EVEN_CALLS),
+    "calls by noise": Setup(Policy(equal_z=1.645, own_spread=False), BY_NOISE_CALLS),
     "even calls, own spread": Setup(Policy(equal_z=1.645, own_spread=True), EVEN_CALLS),
     "even calls, own spread, same at 2.33": Setup(
         Policy(equal_z=2.33, own_spread=True), EVEN_CALLS

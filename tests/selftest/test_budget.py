@@ -88,9 +88,9 @@ def test_what_each_load_compiles_for_long_is_loaded_twice() -> None:
 def test_few_loads_are_taken_of_a_launch_whose_sequences_take_long_and_many_of_a_quick_one() -> (
     None
 ):
-    assert known(arm_s=0.1, sequence_s=0.1).loads(9) == FEWEST
+    assert known(arm_s=0.2, sequence_s=0.1).loads(9) == FEWEST
     assert known(arm_s=0.02, sequence_s=0.1).loads(9) == 9
-    assert known(arm_s=0.02, sequence_s=0.1).loads(40) == 17
+    assert known(arm_s=0.05, sequence_s=0.1).loads(40) == 16
     assert known(arm_s=0.1, sequence_s=0.1).loads(2) == 2
     assert known(arm_s=0.0).loads(9) == 9
 

@@ -62,7 +62,8 @@ def test_no_slowdown_is_foreseen_where_none_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("midmean_us", "launches"), [(1.5, 750 + 11), (200.0, 60 + 11), (3000.0, 8 + 11)]
+    ("midmean_us", "launches"),
+    [(1.5, 600 + 11), (50.0, 180 + 11), (200.0, 60 + 11), (3000.0, 8 + 11)],
 )
 def test_an_arm_takes_its_calls_with_their_flushes_and_rests(
     midmean_us: float, launches: int

@@ -132,12 +132,12 @@ def test_rows_are_counted_in_the_class_of_their_duration() -> None:
     records = [run_record(), row_record(ROWS[0], 1.5), row_record(ROWS[1], 5000.0)]
     records += virtual_run(ROWS[:2], 0)
     found = tally(tried_of(records))
-    assert [one.name for one in found.classes] == ["all", "to 2 µs", "from 2000 µs"]
+    assert [one.name for one in found.classes] == ["all", "to 10 µs", "from 2000 µs"]
     assert [one.equal.rows for one in found.classes] == [2, 1, 1]
     assert [name for name, *_ in classes()] == [
-        "to 2 µs",
-        "2–10 µs",
-        "10–300 µs",
+        "to 10 µs",
+        "10–100 µs",
+        "100–300 µs",
         "300–2000 µs",
         "from 2000 µs",
     ]

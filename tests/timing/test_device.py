@@ -13,7 +13,7 @@ import torch
 from tirbench.errors import CaptureError, MeasurementError, TimerUnavailable
 from tirbench.timing.device import CudaDevice, open_cuda
 from tirbench.timing.flush import FlushBuffers
-from tirbench.timing.kept_lines import MAJOR, MOST_PERSISTING, Driver, Kernel
+from tirbench.timing.kept_lines import MOST_PERSISTING, PERSISTING, Driver, Kernel
 
 if TYPE_CHECKING:
     from tirbench.model import L2Policy
@@ -26,7 +26,7 @@ def device_with_l2(monkeypatch: pytest.MonkeyPatch, l2_bytes: int) -> CudaDevice
 
 
 class Keeping(Driver):
-    """A driver of an older device, of whose L2 cache so many bytes may be set aside."""
+    """A driver of a device whose L2 cache keeps so many bytes."""
 
     def __init__(self, kept: int, log: list[str]) -> None:
         super().__init__(library=object())
@@ -36,8 +36,12 @@ class Keeping(Driver):
         return None
 
     def attribute(self, which: int, ordinal: int) -> int:
-        assert ordinal == 0
-        return {MOST_PERSISTING: self.kept, MAJOR: 8}[which]
+        assert (which, ordinal) == (MOST_PERSISTING, 0)
+        return self.kept
+
+    def limit(self, which: int) -> int:
+        assert which == PERSISTING
+        return self.kept
 
     def functions(self, _ptx: bytes, *names: str) -> list[str]:
         return list(names)

@@ -28,7 +28,7 @@ WORKER_S: Final = 0.5
 COSTLY_S: Final = 0.25
 """A load that takes longer is not taken more often than a pair needs."""
 
-SEQUENCE_S: Final = 0.45
+SEQUENCE_S: Final = 0.9
 """How long a sequence of more than the fewest loads should take at most, beside planted sides."""
 
 FEWEST: Final = 5

@@ -25,22 +25,15 @@ if TYPE_CHECKING:
 
     from tirbench.timing.plan import Closure
 
-L2_BYTES: Final = 38
-"""CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: 60 MiB on an H200."""
-
-MAJOR: Final = 75
-"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR."""
+PERSISTING: Final = 6
+"""CU_LIMIT_PERSISTING_L2_CACHE_SIZE, what a process has set aside: 11.25 MiB of 60 on an H200, if nothing."""
 
 MOST_PERSISTING: Final = 108
-"""CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, what a process may set aside; 0 where nothing is kept."""
-
-ENOUGH: Final = {9: 0.28}
-"""By architecture, the share of its cache that is written. An H200 keeps less than 12 MiB of 60, though
-37.5 may be set aside: a read is 1.5 % short after 12 MiB of others and as long as it should be after 16."""
+"""CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, what it may: 37.5 MiB on an H200, 0 if it keeps none."""
 
 SPARE: Final = 1.5
-"""Where nobody has measured it: how much more is written than may be set aside, as the sets of a cache do
-not fill evenly. On an H200 this would take 20 µs a flush for 9."""
+"""How much more than that is written, as sets of the cache do not fill evenly: on an H200 a read is 1.5 %
+short after 12 MiB and as long as it should be after 16."""
 
 OUT_OF_MEMORY: Final = 2
 """CUDA_ERROR_OUT_OF_MEMORY."""
@@ -149,6 +142,12 @@ class Driver:
         self._do("cuDeviceGetAttribute", ctypes.byref(value), which, device)
         return value.value
 
+    def limit(self, which: int) -> int:
+        """A limit of the current context."""
+        value = ctypes.c_size_t()
+        self._do("cuCtxGetLimit", ctypes.byref(value), which)
+        return value.value
+
     def functions(self, ptx: bytes, *names: str) -> list[Any]:
         """Compile a module, which lives as long as its context, and find its kernels."""
         module = ctypes.c_void_p()
@@ -182,13 +181,10 @@ class Driver:
         return f"{said.value.decode(errors='replace')} ({error})"
 
 
-def enough(driver: Driver, ordinal: int) -> int:
-    """How many bytes of other lines make a device let go of all that it keeps; 0 where it keeps none."""
+def kept(driver: Driver, ordinal: int) -> int:
+    """How many bytes the cache of the current device keeps, now or, where it does not say, at most."""
     most = driver.attribute(MOST_PERSISTING, ordinal)
-    share = ENOUGH.get(driver.attribute(MAJOR, ordinal))
-    if not most or share is None:
-        return int(SPARE * most)
-    return int(share * driver.attribute(L2_BYTES, ordinal))
+    return min(most, driver.limit(PERSISTING)) or most
 
 
 def letting_go(
@@ -206,7 +202,7 @@ def letting_go(
     Raises:
         MeasurementError: the driver refuses something.
     """
-    written = min(enough(driver, ordinal), nbytes) // LINE * LINE
+    written = min(int(SPARE * kept(driver, ordinal)), nbytes) // LINE * LINE
     if not written:
         return None
     context = driver.context()
