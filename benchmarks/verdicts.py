@@ -32,7 +32,6 @@ from benchmarks.verdicts_synthetic import (
     BY_NOISE_CALLS,
     EFFECTS,
     EVEN_CALLS,
-    FLUSH_US,
     SHIPPED_CALLS,
     STRESS,
     SUITE,
@@ -43,6 +42,7 @@ from benchmarks.verdicts_synthetic import (
     draw_suites,
     quad_sd,
 )
+from tirbench.calls import FLUSH_US
 from tirbench.judge import Policy, judge, lower_bound, minimal_effect, power, upper_bound
 from tirbench.model import PairEvidence, PairReading, Row, Verdict
 

@@ -121,6 +121,7 @@ def test_found_slowdowns_are_counted_by_their_true_size() -> None:
     # The last of them holds what is 1 % and more, whatever other bin that is in.
     assert 0 < counts["from 1 %"] < 48
     assert sum(counts.values()) - counts["from 1 %"] == 48
+    assert found.planted_in_all.decisions == 48
 
 
 def test_gpu_time_is_that_of_one_side_with_its_flushes() -> None:

@@ -142,12 +142,14 @@ class Tally:
         disjoint: of equal code, only pairs that share no load.
         bins: planted slowdowns by their true size.
         rows: by key.
+        planted_in_all: planted slowdowns of whatever true size.
     """
 
     classes: tuple[OfClass, ...]
     disjoint: EqualShare
     bins: tuple[tuple[str, PlantedShare], ...]
     rows: tuple[OfRow, ...]
+    planted_in_all: PlantedShare
 
     @property
     def whole(self) -> OfClass:
@@ -164,6 +166,7 @@ def tally(found: Sequence[Tried]) -> Tally:
         disjoint=equal_share([one for one in equal if one.disjoint]),
         bins=tuple((_named(bin_), planted_share(_sized(sized, bin_))) for bin_ in BINS),
         rows=tuple(_rows(found)),
+        planted_in_all=planted_share(sized),
     )
 
 
